@@ -81,7 +81,7 @@ class CheckpointRun(CheckpointWriter):
         """Saves the last step unless it is saved already, and waits until everything is on disk."""
         step, _, _ = _place(run_context)
         # The end of an epoch uses gradients that are left over, after its last step was saved.
-        used = self._saved_with_unused_gradients and not _has_unused_gradients(run_context)
+        used = self._saved_with_unused_gradients and not getattr(run_context, "has_unused_gradients", False)
         if step > self._last_step or used:
             self._save(run_context)
         self.wait()
@@ -128,7 +128,7 @@ class CheckpointRun(CheckpointWriter):
         info = self._config.info(epoch, step)
         archive = Archive.pack(read_network(network), info, state, storable_extra_states(network))
         self._last_step, self._last_time = step, time.monotonic()
-        self._saved_with_unused_gradients = _has_unused_gradients(run_context)
+        self._saved_with_unused_gradients = getattr(run_context, "has_unused_gradients", False)
         self._write(path, archive, step, kept=bool(ending))
 
     def _path(self, params: Any, place: str, ending: str) -> Path:
@@ -157,10 +157,6 @@ def _place(run_context: RunContext) -> tuple[int, int, int]:
     params = run_context.original_args()
     step, batches = int(params["cur_step_num"]), params.get("batch_num")
     return step, int(params.get("cur_epoch_num", 0)), (step - 1) % batches + 1 if batches else step
-
-
-def _has_unused_gradients(run_context: RunContext) -> bool:
-    return isinstance(run_context, TrainingContext) and run_context.has_unused_gradients
 
 
 def unused_prefix(folder: Path, prefix: str, used_prefixes: Collection[str]) -> str:

@@ -14,7 +14,7 @@ from .config import CheckpointConfig
 
 
 class CheckpointWriter:
-    """Writes one checkpoint after the other; what is done when a file is safely on disk says ``_note_written``."""
+    """Writes one checkpoint after the other; calls ``_note_written`` on the training thread when a file is on disk."""
 
     def __init__(self, config: CheckpointConfig) -> None:
         self._config = config
@@ -27,7 +27,7 @@ class CheckpointWriter:
         raise NotImplementedError
 
     def _keep(self, files: Iterable[Path]) -> None:
-        """Begins with files that are there; of them and those written later, the surplus is deleted."""
+        """Begins with files that exist; the surplus of these and later ones is deleted."""
         self._retention = Retention(self._config.keep_checkpoint_max, self._config.keep_checkpoint_per_n_minutes, files)
 
     def _write(self, path: Path, archive: Archive, step: int, *, kept: bool) -> None:

@@ -95,7 +95,14 @@ class SummaryCollector(CollectingCallback):
         super().__init__()
         self._summary_dir = check_directory("summary_dir", summary_dir)
         if not isinstance(self._summary_dir, RemotePath):
-            _check_folder(self._summary_dir, summary_dir)
+            first = with_slashes(summary_dir).split("/")[0]
+            # A folder with a colon at its end is too strange to be made by mistake.
+            if has_lost_slashes(summary_dir) and not Path(first).exists():
+                raise ValueError(
+                    f"summary_dir must be a folder or a URL, but got {summary_dir}, which lies in a folder called "
+                    f"{first!r}. A URL must be a str; a Path loses its slashes."
+                )
+            check_can_be_directory("summary_dir", self._summary_dir)
         specified = check_specified(collect_specified_data)
         plan = SummaryPlan(
             collect_freq,
@@ -250,15 +257,3 @@ class SummaryCollector(CollectingCallback):
         """
         if self._records is not None:
             self._records.capture(plugin, name, value)
-
-
-def _check_folder(folder: Path, given: object) -> None:
-    """Raises if the path cannot become a folder, or is a URL whose ``//`` was lost."""
-    first = with_slashes(given).split("/")[0]
-    # A folder with a colon at its end is too strange to be made by mistake.
-    if has_lost_slashes(given) and not Path(first).exists():
-        raise ValueError(
-            f"summary_dir must be a folder or a URL, but got {given}, which lies in a folder called {first!r}. A URL "
-            "must be a str; a Path loses its slashes."
-        )
-    check_can_be_directory("summary_dir", folder)

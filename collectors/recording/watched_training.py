@@ -111,8 +111,8 @@ class CollectingCallback(BuiltInCallback):
         self._is_open = self._landscape is not None or plan is not None
 
     def _end_training(self, parameters: Parameters) -> None:
-        """Waits until every checkpoint is on disk; the lineage is recorded by ``finish``."""
-        # In ``finish`` all other callbacks have ended, too, so that the lineage names a ModelCheckpoint's last file.
+        """Waits until every checkpoint is on disk; the lineage is recorded by ``_finish``."""
+        # In ``_finish`` all other callbacks have ended, too, so that the lineage names a ModelCheckpoint's last file.
         self._ended = parameters
         self._finish_recorder(None, ended=True)
 
@@ -135,7 +135,7 @@ class CollectingCallback(BuiltInCallback):
                 )
 
     def _follows(self, run_context: RunContext) -> bool:
-        """Returns whether a hook is of the training; not in an evaluation, and where nothing is collected."""
+        """Returns whether a hook belongs to the training: False in an evaluation, and where nothing is collected."""
         if in_evaluation(run_context):
             return False
         if not self._is_open and (self._landscape is not None or self._plan is not None):
