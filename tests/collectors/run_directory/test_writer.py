@@ -153,14 +153,6 @@ def test_states_are_written_by_another_thread_and_not_kept(tmp_path):
     assert set(started._metadata.files) == {0}
 
 
-def test_no_thread_is_left_whatever_happens(tmp_path):
-    before = threading.active_count()
-    collected(tmp_path / "a")
-    with pytest.raises(ArithmeticError, match="oops"):
-        collected(tmp_path / "b", error=ArithmeticError("oops"))
-    assert threading.active_count() == before
-
-
 def test_the_metadata_follows_while_training_goes_on(tmp_path):
     network = SmallNetwork()
     collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
