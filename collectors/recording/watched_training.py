@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from ..callbacks.callback import BuiltInCallback, RunContext, in_evaluation, parameters_of
+from ..callbacks.callback import BuiltInCallback, CallbackParameters, RunContext, in_evaluation, parameters_of
 from ..files.places import AnyPath
 from ..networks.readers import is_sharded
 from ..process_rank import is_first_rank, on_first_rank, parallel_parameters
@@ -190,7 +190,7 @@ class WatchedTraining:
 
     def __init__(self, collector: CollectingCallback, parameters: dict[str, Any]) -> None:
         self._collector, self._start = collector, parameters
-        self._parameters: dict[str, Any] = {}  # of the training; empty outside the context
+        self._context = RunContext({})  # that of the training; empty outside of it
         self._step_has_begun = False
 
     def begin_step(self) -> None:
@@ -199,8 +199,8 @@ class WatchedTraining:
         Raises:
             RuntimeError: the context was not entered, or is left.
         """
-        self._check_entered()
-        next_step = {**self._parameters, "cur_step_num": self._parameters["cur_step_num"] + 1}
+        parameters = self._present_parameters()
+        next_step = {**parameters, "cur_step_num": parameters["cur_step_num"] + 1}
         self._collector.step_begin(RunContext(next_step))
         self._step_has_begun = True
 
@@ -214,15 +214,14 @@ class WatchedTraining:
             RuntimeError: the context was not entered, or is left.
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
-        self._check_entered()
-        self._parameters["cur_step_num"] += 1
+        parameters = self._present_parameters()
+        parameters["cur_step_num"] += 1
         # Without its history, which would keep the whole forward pass alive.
-        self._parameters["net_outputs"] = loss.detach() if hasattr(loss, "detach") else loss
-        context = RunContext(self._parameters)
+        parameters["net_outputs"] = loss.detach() if hasattr(loss, "detach") else loss
         if not self._step_has_begun:
-            self._collector.step_begin(context)
+            self._collector.step_begin(self._context)
         self._step_has_begun = False
-        self._collector.step_end(context)
+        self._collector.step_end(self._context)
 
     def end_epoch(self) -> None:
         """Call it after every epoch.
@@ -231,18 +230,17 @@ class WatchedTraining:
             RuntimeError: the context was not entered, or is left.
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
-        self._check_entered()
-        self._parameters["cur_epoch_num"] += 1
-        self._collector.epoch_end(RunContext(self._parameters))
+        self._present_parameters()["cur_epoch_num"] += 1
+        self._collector.epoch_end(self._context)
 
     def __enter__(self) -> WatchedTraining:
-        parameters = {**self._start, **parallel_parameters()}
+        parameters = CallbackParameters(self._start, **parallel_parameters())
         self._collector._begin(parameters)
-        self._parameters = parameters
+        self._context = RunContext(parameters)
         return self
 
     def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
-        parameters, self._parameters = self._parameters, {}
+        parameters, self._context = self._context.original_args(), RunContext({})
         try:
             if parameters and error is None:
                 epochs = parameters["epoch_num"] or parameters["cur_epoch_num"] or None
@@ -250,9 +248,11 @@ class WatchedTraining:
         finally:
             self._collector._finish(error)
 
-    def _check_entered(self) -> None:
-        if not self._parameters:
+    def _present_parameters(self) -> dict[str, Any]:
+        parameters: dict[str, Any] = self._context.original_args()
+        if not parameters:
             raise RuntimeError(
                 "a watched training must be inside its context, or nothing is saved; write "
                 "`with collector.watch(network) as run:` around the loop."
             )
+        return parameters
