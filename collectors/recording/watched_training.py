@@ -201,7 +201,7 @@ class WatchedTraining:
         """
         parameters = self._present_parameters()
         next_step = {**parameters, "cur_step_num": parameters["cur_step_num"] + 1}
-        self._collector.step_begin(RunContext(next_step))
+        self._call(self._collector.step_begin, RunContext(next_step))
         self._step_has_begun = True
 
     def step(self, loss: object = None) -> None:
@@ -219,9 +219,9 @@ class WatchedTraining:
         # Without its history, which would keep the whole forward pass alive.
         parameters["net_outputs"] = loss.detach() if hasattr(loss, "detach") else loss
         if not self._step_has_begun:
-            self._collector.step_begin(self._context)
+            self._call(self._collector.step_begin, self._context)
         self._step_has_begun = False
-        self._collector.step_end(self._context)
+        self._call(self._collector.step_end, self._context)
 
     def end_epoch(self) -> None:
         """Call it after every epoch.
@@ -231,7 +231,7 @@ class WatchedTraining:
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
         self._present_parameters()["cur_epoch_num"] += 1
-        self._collector.epoch_end(self._context)
+        self._call(self._collector.epoch_end, self._context)
 
     def __enter__(self) -> WatchedTraining:
         parameters = CallbackParameters(self._start, **parallel_parameters())
@@ -247,6 +247,11 @@ class WatchedTraining:
                 self._collector._end_training({**parameters, "epoch_num": epochs})
         finally:
             self._collector._finish(error)
+
+    def _call(self, hook: Callable[[RunContext], None], context: RunContext) -> None:
+        # A loop may go on after its collector was closed.
+        if self._collector._is_open:
+            hook(context)
 
     def _present_parameters(self) -> dict[str, Any]:
         parameters: dict[str, Any] = self._context.original_args()
