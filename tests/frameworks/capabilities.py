@@ -30,7 +30,7 @@ OF_EVALUATORS = (
 RESUMES, IMPORTS = "the trainer's own resume", "old checkpoints"
 
 OLD_CHECKPOINTS = {
-    "torch": "collectors/run_directory/test_old_checkpoints.py::test_numbers_inside_the_files",
+    "torch": "collectors/run_directory/test_importing.py::test_numbers_inside_the_files",
     "lightning": "frameworks/test_lightning_checkpoints.py::test_a_folder_of_checkpoints",
     "transformers": "frameworks/test_transformers_checkpoints.py::test_the_folders_of_a_trainer",
     "keras": "frameworks/test_keras_checkpoints.py::test_each_kind_is_imported_and_measured",
