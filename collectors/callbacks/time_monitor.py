@@ -39,7 +39,7 @@ class TimeMonitor(BuiltInCallback):
         """Forgets the previous run; an evaluation halts the time of the training epoch around it, if there is one."""
         self._eval = _EpochTimer()
         if in_evaluation(run_context):
-            self._train.pause(_time_of_device(run_context))
+            self._train.paused_at = _time_of_device(run_context)
         else:
             self._train = _EpochTimer()
 
@@ -47,13 +47,20 @@ class TimeMonitor(BuiltInCallback):
         self._timer(run_context).start(run_context)
 
     def step_begin(self, run_context: RunContext) -> None:
-        self._timer(run_context).end_waiting(perf_counter())
+        self._timer(run_context).end_waiting()
 
     def step_end(self, run_context: RunContext) -> None:
-        self._timer(run_context).begin_waiting(perf_counter())
+        self._timer(run_context).waiting_since = perf_counter()
 
     def epoch_end(self, run_context: RunContext) -> None:
-        self._end_epoch("Eval" if in_evaluation(run_context) else "Train", self._timer(run_context), run_context)
+        timer = self._timer(run_context)
+        milliseconds = timer.stop(_time_of_device(run_context)) * 1000
+        steps = self._executed_steps(timer, parameters_of(run_context))
+        mode = "Eval" if in_evaluation(run_context) else "Train"
+        text = f"{mode} epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms"
+        if self._data_time:
+            text += f" (data time: {timer.waited * 1000 / steps:5.3f} ms)"
+        print(text, flush=True)
 
     def end(self, run_context: RunContext) -> None:
         """Ends the run, so that an evaluation afterwards is one of its own; after an evaluation, training goes on."""
@@ -67,14 +74,6 @@ class TimeMonitor(BuiltInCallback):
 
     def _timer(self, run_context: RunContext) -> _EpochTimer:
         return self._eval if in_evaluation(run_context) else self._train
-
-    def _end_epoch(self, mode: str, timer: _EpochTimer, run_context: RunContext) -> None:
-        milliseconds = timer.stop(_time_of_device(run_context)) * 1000
-        steps = self._executed_steps(timer, parameters_of(run_context))
-        text = f"{mode} epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms"
-        if self._data_time:
-            text += f" (data time: {timer.waited * 1000 / steps:5.3f} ms)"
-        print(text, flush=True)
 
     def _executed_steps(self, timer: _EpochTimer, params: dict[str, Any]) -> int:
         step = params.get("cur_step_num")
@@ -110,34 +109,28 @@ class _EpochTimer:
     def __init__(self) -> None:
         self.waited = 0.0
         self.first_step: int | None = None
+        self.waiting_since: float | None = None
+        self.paused_at: float | None = None
         self._start: float | None = None
-        self._waiting_since: float | None = None
-        self._paused_at: float | None = None
 
     def start(self, run_context: RunContext) -> None:
         self.waited, self.first_step = 0.0, parameters_of(run_context).get("cur_step_num")
-        self._start = self._waiting_since = _time_of_device(run_context)
-        self._paused_at = None
+        self._start = self.waiting_since = _time_of_device(run_context)
+        self.paused_at = None
 
     def stop(self, now: float) -> float:
         start, self._start = self._start, None
         return 0.0 if start is None else now - start
 
-    def begin_waiting(self, now: float) -> None:
-        self._waiting_since = now
-
-    def end_waiting(self, now: float) -> None:
-        if self._waiting_since is not None:
-            self.waited += now - self._waiting_since
-            self._waiting_since = None
-
-    def pause(self, now: float) -> None:
-        self._paused_at = now
+    def end_waiting(self) -> None:
+        if self.waiting_since is not None:
+            self.waited += perf_counter() - self.waiting_since
+            self.waiting_since = None
 
     def resume(self, now: float) -> None:
-        if self._paused_at is None or self._start is None:
+        if self.paused_at is None or self._start is None:
             return
-        pause, self._paused_at = now - self._paused_at, None
+        pause, self.paused_at = now - self.paused_at, None
         self._start += pause
-        if self._waiting_since is not None:
-            self._waiting_since += pause
+        if self.waiting_since is not None:
+            self.waiting_since += pause

@@ -13,21 +13,11 @@ from ..named_metrics import METRIC_NAMES, Loss, MetricByName, metric_by_name
 from ..validation import wrong_type
 
 
-class WeightedMean:
-    """The mean of batch values, each weighted by its number of samples; NaN and infinity stay."""
+class WeightedMean(Loss):
+    """The mean of batch values, each weighted by its number of samples; NaN where there are none."""
 
-    def __init__(self) -> None:
-        self._total = 0.0
-        self._weight = 0
-
-    def add(self, value: float, weight: int) -> None:
-        """Takes in the value of one batch."""
-        self._total += value * weight
-        self._weight += weight
-
-    @property
-    def value(self) -> float:
-        return self._total / self._weight if self._weight else float("nan")
+    def compute(self) -> float:
+        return super().compute() if self._weight else float("nan")
 
 
 def named_metrics(metrics: Any) -> dict[str, Any]:
@@ -88,7 +78,7 @@ class MetricTotals:
         """Takes in one batch; its loss is the mean over its samples, None where the network has no loss function."""
         for name, metric in self._metrics.items():
             if name in self._means:
-                self._means[name].add(_number(name, metric(outputs, targets)), samples)
+                self._means[name].update(_number(name, metric(outputs, targets)), samples)
             elif isinstance(metric, Loss):
                 metric.update(float("nan") if loss is None else loss, samples)
             else:
@@ -99,7 +89,7 @@ class MetricTotals:
         results: dict[str, Any] = {}
         for name, metric in self._metrics.items():
             if name in self._means:
-                results[name] = self._means[name].value
+                results[name] = self._means[name].compute()
                 continue
             result = metric.compute()
             if isinstance(result, Mapping):

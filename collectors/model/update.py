@@ -41,18 +41,14 @@ class OptimizerUpdate:
         self._batches = 0
         self._samples = 0
         self._nominal = 0
-        self._is_moving = False
+        self.is_moving = False
+        """Whether an optimizer step has begun and not ended, so that it may have moved some parameters only."""
         if isinstance(optimizer, WatchesLoss):
             optimizer.watch_loss(scaler, loss_is_sum)
 
     @property
     def pending(self) -> bool:
         return self._batches > 0
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether an optimizer step has begun and not ended, so that it may have moved some parameters only."""
-        return self._is_moving
 
     @property
     def complete(self) -> bool:
@@ -103,9 +99,9 @@ class OptimizerUpdate:
         if self._clip_gradients is not None:
             self._scaler.unscale_(self._optimizer)
             self._clip_gradients(parameters)
-        self._is_moving = True
+        self.is_moving = True
         self._scaler.step(self._optimizer)
-        self._is_moving = False
+        self.is_moving = False
         self._scaler.update()
         self._batches = 0
 

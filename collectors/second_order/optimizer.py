@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -151,7 +152,7 @@ class Thor(torch.optim.Optimizer):
             },
         )
         self._complete = True
-        self._recorders.tell(self)
+        self._recorders.listener = weakref.ref(self)
 
     def get_frequency(self) -> int:
         """Returns how many steps use the same factors."""
@@ -277,7 +278,7 @@ class Thor(torch.optim.Optimizer):
         return loss
 
     def _check_ready(self) -> None:
-        if self._recorders.listener is not self:
+        if self._recorders.listener() is not self:
             raise RuntimeError("the network has a newer Thor, which its layers tell what they see. Use that one.")
         given = [parameter for parameter in self._names if parameter.grad is not None]
         if not given:

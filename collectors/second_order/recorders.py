@@ -11,7 +11,7 @@ from torch import nn
 from torch._compile import _disable_dynamo
 
 from ..networks.torch_network import unwrap
-from ..validation import wrong_type
+from ..validation import check_instance
 from .factors import weight_of
 
 
@@ -29,8 +29,8 @@ class Recorders:
     """The hooks in the layers of one network that THOR can treat: Linear, Conv2d of one group, Embedding."""
 
     def __init__(self, network: nn.Module) -> None:
-        self._network = weakref.ref(network)
-        self._listener: Callable[[], Listener | None] = lambda: None
+        # The one that hears what layers see: the last one that asked, as long as it lives.
+        self.listener: Callable[[], Listener | None] = lambda: None
         owners: dict[nn.Parameter, list[nn.Module]] = {}
         for module in network.modules():
             for parameter in module._parameters.values():
@@ -44,18 +44,6 @@ class Recorders:
         }
         for layer in self.layers.values():
             layer.register_forward_hook(_Watch(self, layer), with_kwargs=True)
-
-    @property
-    def network(self) -> nn.Module | None:
-        return self._network()
-
-    @property
-    def listener(self) -> Listener | None:
-        """The listener that hears what layers see: the last one that asked, as long as it lives."""
-        return self._listener()
-
-    def tell(self, listener: Listener) -> None:
-        self._listener = weakref.ref(listener)
 
 
 class Passes:
@@ -83,11 +71,8 @@ def attach(network: Any) -> Recorders:
             f"net must be a torch.nn.Module, but got {type(network).__name__}, a network of MindSpore. MindSpore "
             "trains it with its own optimizer: mindspore.nn.thor, on Ascend and on GPUs."
         )
-    if not isinstance(network, nn.Module):
-        raise wrong_type("net", "a torch.nn.Module", network)
-    network = unwrap(network)
-    known = _attached.get(network)
-    found = None if known is None else known()
+    network = unwrap(check_instance("net", network, nn.Module, "a torch.nn.Module"))
+    found = _attached[network]() if network in _attached else None
     if found is None:
         found = Recorders(network)
         _attached[network] = weakref.ref(found)
@@ -107,8 +92,8 @@ class _Watch:
     # A compiled network calls it between its compiled parts. The public decorator would import the compiler here.
     @_disable_dynamo
     def __call__(self, layer: nn.Module, args: tuple[Any, ...], named: dict[str, Any], outputs: Any) -> None:
-        listener = None if self._recorders is None or layer is not self._layer() else self._recorders.listener
-        if listener is None or not isinstance(outputs, torch.Tensor) or not outputs.requires_grad:
+        listener = None if self._recorders is None or layer is not self._layer() else self._recorders.listener()
+        if listener is None or not (isinstance(outputs, torch.Tensor) and outputs.requires_grad):
             return
         if not listener.wants_records():
             return

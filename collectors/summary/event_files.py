@@ -29,11 +29,9 @@ _NAME_PART = re.compile(r"[0-9a-zA-Z_][0-9a-zA-Z_.]*")
 def require_tensorboard() -> None:
     """Imports what the writing thread uses: a process forked in the middle of an import would inherit half of it."""
     try:
-        import tensorboard.compat.proto.event_pb2
-        import tensorboard.plugins.hparams.summary_v2
-        import tensorboard.plugins.text.summary_v2
-        import tensorboard.util.tensor_util  # noqa: F401
         from PIL import Image
+
+        from . import encoding  # noqa: F401
     except ImportError as error:
         raise ImportError(
             f"SummaryRecord needs TensorBoard, which cannot be imported ({error}). Install it with "
@@ -107,19 +105,16 @@ class EventFiles:
                 open_file.close()
 
 
-def write_event_file(path: Path, events: list[bytes], token: str) -> None:
-    """Writes an event file at once, in place of the one that may be there."""
+def write_event_file(path: Path, event: bytes, token: str) -> None:
+    """Writes an event file of one event at once, in place of the one that may be there."""
     # TensorBoard must not read the unfinished file.
     temporary = path.with_name(f".{token}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
-    file = _WholeWrites(temporary)
     try:
-        for event in (version_event(), *events):
-            file.write(record(event))
-        file.flush()
-    finally:
-        file.close()
-    try:
+        with contextlib.closing(_WholeWrites(temporary)) as file:
+            for content in (version_event(), event):
+                file.write(record(content))
+            file.flush()
         system.replace(temporary, path)
         sync_directory(path.parent)
     finally:

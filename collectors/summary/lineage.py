@@ -14,6 +14,7 @@ import numpy as np
 
 from ..validation import check_instance, check_int, check_keys, wrong_type, wrong_value
 
+LINEAGE_KINDS = ("train_lineage", "eval_lineage", "custom_lineage_data")
 HYPER_CONFIG = "MINDINSIGHT_HYPER_CONFIG"
 LONGEST_HYPER_CONFIG = 100_000
 _DEEPEST = 64

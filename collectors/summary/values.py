@@ -15,10 +15,6 @@ from ..validation import check_choice, check_instance, wrong_type, wrong_value
 from .graph import is_torch_network, network_graph, parse_graph
 from .lineage import EvalLineage, TrainLineage, check_custom_lineage, check_dataset_graph, check_lineage
 
-PLUGINS = (
-    "scalar", "image", "tensor", "histogram", "graph", "train_lineage", "eval_lineage", "dataset_graph",
-    "custom_lineage_data", "landscape",
-)  # fmt: skip
 IMAGE_CHANNELS = (1, 3, 4)
 # A protocol buffer holds at most 2 GiB; the rest of the event needs a little of that.
 LARGEST_VALUE = 2**31 - 2**20
@@ -71,7 +67,7 @@ def check_value(plugin: str, name: Any, value: Any) -> tuple[SummaryValue, ...]:
 def check_plugin(plugin: Any) -> str:
     """Returns the plugin's name; LANDSCAPE, as the documents write it, is ``landscape``."""
     check_instance("plugin", plugin, str, "a str")
-    return check_choice("plugin", "landscape" if plugin == "LANDSCAPE" else plugin, PLUGINS)
+    return check_choice("plugin", "landscape" if plugin == "LANDSCAPE" else plugin, (*_CHECKS, "landscape"))
 
 
 def check_network(name: str, value: Any) -> Any:
@@ -174,9 +170,7 @@ def _landscape(name: str, value: Any) -> tuple[SummaryValue, ...]:
         raise wrong_type(f"the landscape {name!r}", "an object with a method summary_values()", value)
     parts = method()
     label = f"summary_values() of the landscape {name!r}"
-    if not isinstance(parts, Mapping):
-        raise wrong_type(label, "a dict from plugin to array", parts)
-    for kind in parts:
+    for kind in check_instance(label, parts, Mapping, "a dict from plugin to array"):
         if kind not in _LANDSCAPE_KINDS:
             raise wrong_value(f"a key of {label}", "one of " + ", ".join(map(repr, _LANDSCAPE_KINDS)), kind)
     return tuple(

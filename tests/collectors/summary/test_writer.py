@@ -51,7 +51,7 @@ def step_of(number, elements=1):
 def submit_all(writer, steps, outcome):
     try:
         for step in steps:
-            writer.submit(step)
+            writer.write(step)
             outcome.append(step.step)
     except SummaryWriteError as error:
         outcome.append(error)
@@ -90,7 +90,7 @@ def test_a_disk_that_fails_while_record_waits_raises_there():
     files.let_go.set()
     training.join()
     assert isinstance(outcome[-1], SummaryWriteError)
-    for call in (writer.flush, writer.close, writer.close, lambda: writer.submit(step_of(1))):
+    for call in (writer.flush, writer.close, writer.close, lambda: writer.write(step_of(1))):
         with pytest.raises(SummaryWriteError, match=r"cannot be written to here: .*No space left on device"):
             call()
     assert files.closed
@@ -100,7 +100,7 @@ def test_flush_waits_for_what_was_recorded_before_it(wait_until_blocked):
     files, done = HeldFiles(), threading.Event()
     writer = SummaryWriter(files, "here")
     for number in range(3):
-        writer.submit(step_of(number))
+        writer.write(step_of(number))
     waiting = threading.Thread(target=lambda: (writer.flush(), done.set()))
     waiting.start()
     wait_until_blocked(waiting)
@@ -120,7 +120,7 @@ def test_close_during_record_is_an_error_there():
     wait_until(lambda: len(outcome) == LONGEST_QUEUE)
     closing = threading.Thread(target=writer.close)
     closing.start()
-    wait_until(lambda: not writer._jobs.is_open)
+    wait_until(lambda: not writer.is_open)
     files.let_go.set()
     training.join()
     closing.join()
@@ -163,7 +163,7 @@ def test_a_forgotten_record_ends_its_thread_and_loses_nothing(tmp_path):
     record = SummaryRecord(tmp_path, raise_exception=True)
     record.add_value("scalar", "loss", 1.0)
     record.record(1)
-    thread = record._writer._jobs._thread
+    thread = record._writer._thread
     del record
     wait_until(lambda: not thread.is_alive())
     assert scalars(tmp_path, "loss") == [(1, 1.0)]
