@@ -20,7 +20,15 @@ def progress_bar(total: int | None, unit: str, *, shown: bool = True, done: int 
     # A pipe, a file or the log of a batch system gets whole lines, and never a carriage return.
     if shown and not in_notebook and not sys.stderr.isatty():
         return ProgressLines(total, unit, done=done, name=name)
-    return _kind(shown)(
+    from tqdm import tqdm
+
+    kind = tqdm
+    if shown:
+        with warnings.catch_warnings():
+            # Without ipywidgets the bar is a line of text, which is enough.
+            warnings.filterwarnings("ignore", message="IProgress not found")
+            from tqdm.auto import tqdm as kind
+    return kind(
         total=total,
         initial=done,
         desc=name,
@@ -97,16 +105,3 @@ def _clock(seconds: float) -> str:
     minutes, left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes:02}:{left:02}"
-
-
-def _kind(shown: bool) -> Any:
-    if not shown:
-        from tqdm import tqdm
-
-        return tqdm
-    with warnings.catch_warnings():
-        # Without ipywidgets the bar is a line of text, which is enough.
-        warnings.filterwarnings("ignore", message="IProgress not found")
-        from tqdm.auto import tqdm as chosen
-
-    return chosen

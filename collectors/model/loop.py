@@ -15,7 +15,7 @@ from ..model_checkpoint.resuming import TrainingContext
 from ..networks.batches import sample_count
 from ..progress_bar import progress_bar
 from .forward import Forward, announce_epoch, dataset_length, empty_dataset
-from .metrics import MetricTotals, WeightedMean
+from .metrics import MetricTotals
 from .update import OptimizerUpdate
 
 
@@ -63,7 +63,13 @@ def train_epochs(
             manager.on_train_epoch_begin(run_context)
             _train_epoch(forward, update, manager, run_context, bar)
             if evaluation is not None and evaluation.due(number):
-                _evaluate_in_fit(forward, evaluation, manager, run_context)
+                keys = ("mode", "cur_step_num", "batch_num", "dataset_sink_mode", "net_outputs")
+                training = {key: params[key] for key in keys}
+                audience = manager.for_fit_evaluation()
+                try:
+                    evaluate(forward, evaluation.dataset, evaluation.metrics, audience, run_context, inside_fit=True)
+                finally:
+                    params.update(training)
             manager.on_train_epoch_end(run_context)
             run_context.end_epoch()
             params.pop("metrics", None)
@@ -96,7 +102,6 @@ def evaluate(
     stopped_before = run_context.get_stop_requested()
     totals = MetricTotals(metrics, forward.device)
     tell = manager.telling(run_context)
-    mean_loss = WeightedMean()
     index = -1
     with forward.eval_mode():
         manager.on_eval_begin(run_context)
@@ -114,8 +119,6 @@ def evaluate(
             value = None if loss is None else float(loss) / (samples if forward.loss_is_sum else 1)
             with torch.no_grad():
                 totals.update(outputs, targets, samples, value)
-            if value is not None:
-                mean_loss.update(value, samples)
             if run_context.get_stop_requested() and not stopped_before:
                 break
         if index < 0:
@@ -123,7 +126,7 @@ def evaluate(
         manager.on_eval_epoch_end(run_context)
         params.metrics = totals.compute()
         if inside_fit:
-            loss_entry = {} if forward.loss_fn is None else {"eval_loss": mean_loss.compute()}
+            loss_entry = {} if forward.loss_fn is None else {"eval_loss": totals.mean_loss.compute()}
             params.eval_results = {**params.metrics, **loss_entry}
         manager.on_eval_end(run_context)
     return cast(dict[str, Any], params.metrics)
@@ -181,16 +184,3 @@ def _announced(batches: Iterator[Any], tell: Tell) -> Iterator[Any]:
         except StopIteration:
             return
         yield batch
-
-
-def _evaluate_in_fit(
-    forward: Forward, evaluation: FitEvaluation, manager: CallbackManager, run_context: RunContext
-) -> None:
-    params = run_context.original_args()
-    keys = ("mode", "cur_step_num", "batch_num", "dataset_sink_mode", "net_outputs")
-    training = {key: params[key] for key in keys}
-    audience = manager.for_fit_evaluation()
-    try:
-        evaluate(forward, evaluation.dataset, evaluation.metrics, audience, run_context, inside_fit=True)
-    finally:
-        params.update(training)

@@ -66,6 +66,7 @@ class MetricTotals:
     """The totals of one evaluation; metrics that accumulate are reset, and moved to the device of the outputs."""
 
     def __init__(self, metrics: Mapping[str, Any], device: torch.device) -> None:
+        self.mean_loss = WeightedMean()
         self._metrics = dict(metrics)
         self._means = {name: WeightedMean() for name, metric in metrics.items() if not accumulates(metric)}
         for name, metric in metrics.items():
@@ -76,6 +77,8 @@ class MetricTotals:
 
     def update(self, outputs: Any, targets: Any, samples: int, loss: float | None) -> None:
         """Takes in one batch; its loss is the mean over its samples, None where the network has no loss function."""
+        if loss is not None:
+            self.mean_loss.update(loss, samples)
         for name, metric in self._metrics.items():
             if name in self._means:
                 self._means[name].update(_number(name, metric(outputs, targets)), samples)
@@ -88,10 +91,7 @@ class MetricTotals:
         """Returns floats, CPU tensors where a metric has several values, and named results as ``name/result``."""
         results: dict[str, Any] = {}
         for name, metric in self._metrics.items():
-            if name in self._means:
-                results[name] = self._means[name].compute()
-                continue
-            result = metric.compute()
+            result = self._means.get(name, metric).compute()
             if isinstance(result, Mapping):
                 results.update({f"{name}/{key}": _plain(item) for key, item in result.items()})
             else:

@@ -54,7 +54,7 @@ class SummaryEncoder:
         kind, name, content = value.kind, value.name, value.content
         if isinstance(content, Mapping):
             facts = json.dumps(content, indent=2, ensure_ascii=False)
-            return [text_value(self._tag(name, "text"), f"```json\n{facts}\n```")]
+            return [*text_pb(self._tag(name, "text"), f"```json\n{facts}\n```").value]
         assert isinstance(content, np.ndarray)
         if kind == "scalar":
             return [scalar_value(self._tag(name, kind), float(content))]
@@ -64,7 +64,7 @@ class SummaryEncoder:
             return self._histogram_values(name, content)
         return [
             _tensor_value(self._tag(name, kind), content),
-            text_value(self._tag(f"{name}/text", "text"), describe(content)),
+            *text_pb(self._tag(f"{name}/text", "text"), describe(content)).value,
         ]
 
     def _histogram_values(self, name: str, content: NDArray[Any]) -> list[Summary.Value]:
@@ -96,10 +96,6 @@ def scalar_value(tag: str, number: float) -> Summary.Value:
     """Returns a scalar; TensorBoard keeps float32."""
     with np.errstate(over="ignore"):
         return Summary.Value(tag=tag, simple_value=float(np.float32(number)))
-
-
-def text_value(tag: str, markdown: str) -> Summary.Value:
-    return text_pb(tag, markdown).value[0]
 
 
 def encode_lineage(lineage: Mapping[str, Mapping[str, Any]], start_time: float, step: SummaryStep) -> bytes:

@@ -73,7 +73,7 @@ class EventFiles:
         """A file beside the others that is read before them."""
         return self.directory / f"{self._stem}.00000{self._suffix}_lineage"
 
-    def write(self, event: bytes) -> None:
+    def write_event(self, event: bytes) -> None:
         """Writes one serialized event, which can then be read; on OSError the file ends with the event before."""
         size = len(event) + _FRAME_BYTES
         full = self._max_file_size is not None and self._open and self._open.size + size > self._max_file_size
@@ -88,7 +88,6 @@ class EventFiles:
         self._records += 1
 
     def sync(self) -> None:
-        """Returns when everything written is on the disk."""
         if self._open is not None:
             self._open.flush()
             sync_directory(self.directory)

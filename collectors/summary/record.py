@@ -84,9 +84,9 @@ class SummaryRecord:
         self._pending: dict[tuple[str, str], tuple[SummaryValue, ...]] = {}
         self._graph_recorded = False
         self._warned = False
-        self._events = event_files.EventFiles(self._directory, self._prefix, self._suffix, self._max_file_size)
-        files = SummaryFiles(self._events, self._export_options.get("tensor_format") == "npy")
-        self._writer = SummaryWriter(files, str(self._directory))
+        exports = self._export_options.get("tensor_format") == "npy"
+        self._files = SummaryFiles(self._directory, self._prefix, self._suffix, self._max_file_size, exports)
+        self._writer = SummaryWriter(self._files, str(self._directory))
         # Closes at the interpreter's exit too, if nobody did; it must not keep the record itself alive.
         weakref.finalize(self, self._writer.abandon)
 
@@ -94,7 +94,7 @@ class SummaryRecord:
     def log_dir(self) -> str:
         """The full path of the file that is written now, or will be with the next record."""
         self._follow_fork()
-        return str(self._events.path)
+        return str(self._files.path)
 
     def set_mode(self, mode: str) -> None:
         """Sets the phase, "train" or "eval"; what ``capture`` is given counts in training only.
@@ -140,11 +140,8 @@ class SummaryRecord:
             repeated = (plugin, name) in self._pending
             self._pending[plugin, name] = values
         if repeated:
-            warnings.warn(
-                f"the {plugin} {name!r} was added twice for one step; the newest value is kept.",
-                UserWarning,
-                stacklevel=2,
-            )
+            message = f"the {plugin} {name!r} was added twice for one step; the newest value is kept."
+            warnings.warn(message, UserWarning, stacklevel=2)
 
     def capture(self, plugin: str, name: str, value: Any) -> None:
         """Takes a value from inside a forward pass: as ``add_value``, but in training only, and silently the newest.

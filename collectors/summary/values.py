@@ -89,10 +89,6 @@ def to_summary_array(name: str, value: Any) -> NDArray[Any]:
         array = np.array(value, order="C", copy=True, subok=False)
     else:
         raise wrong_type(name, _ARRAYS, value)
-    return _recordable(name, array)
-
-
-def _recordable(name: str, array: NDArray[Any]) -> NDArray[Any]:
     dtype = array.dtype
     # Names are slow to make, so they are asked for only where NumPy does not know the type itself.
     if dtype.isbuiltin == 2 and _NARROW.fullmatch(dtype.name):
@@ -160,10 +156,6 @@ def _image(name: str, value: Any) -> NDArray[Any]:
     raise wrong_value(name, expected, f"an array of shape {array.shape}")
 
 
-def _graph(name: str, value: Any) -> bytes:
-    return network_graph(value) if is_torch_network(value) else parse_graph(name, value)
-
-
 def _landscape(name: str, value: Any) -> tuple[SummaryValue, ...]:
     method = getattr(value, "summary_values", None)
     if not callable(method):
@@ -184,7 +176,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "image": _image,
     "tensor": _tensor,
     "histogram": _histogram,
-    "graph": _graph,
+    "graph": lambda name, value: network_graph(value) if is_torch_network(value) else parse_graph(name, value),
     "train_lineage": lambda name, value: check_lineage(name, value, TrainLineage),
     "eval_lineage": lambda name, value: check_lineage(name, value, EvalLineage),
     "dataset_graph": check_dataset_graph,

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import urllib.parse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,13 +30,15 @@ class SummaryWriteError(LandscapeError, OSError):
     """A summary could not be written, for example because the disk is full."""
 
 
-class SummaryFiles:
+class SummaryFiles(EventFiles):
     """Writes steps into event files, and tensors into ``.npy`` files if asked to; not for use by several threads."""
 
-    def __init__(self, events: EventFiles, export_tensors: bool) -> None:
+    def __init__(
+        self, directory: Path, prefix: str, suffix: str, max_file_size: int | None, export_tensors: bool
+    ) -> None:
         from . import encoding
 
-        self._events = events
+        super().__init__(directory, prefix, suffix, max_file_size)
         self._export_tensors = export_tensors
         self._encoder, self._encode_lineage = encoding.SummaryEncoder(), encoding.encode_lineage
         self._lineage: dict[str, Mapping[str, Any]] = {}
@@ -43,7 +46,7 @@ class SummaryFiles:
 
     def write(self, step: SummaryStep) -> None:
         for event in self._encoder.encode(step):
-            self._events.write(event)
+            self.write_event(event)
         for value in step.values:
             if value.kind == "tensor" and self._export_tensors:
                 assert isinstance(value.content, np.ndarray)
@@ -53,23 +56,20 @@ class SummaryFiles:
             self._lineage.update(found)  # type: ignore[arg-type]
             # TensorBoard takes a run's hyperparameters from one event only, the first. The facts come in several
             # calls, so this file is replaced by one that holds them all.
-            event = self._encode_lineage(self._lineage, self._events.created, step)
-            write_event_file(self._events.lineage_path, event, self._events.token)
-
-    def sync(self) -> None:
-        self._events.sync()
+            event = self._encode_lineage(self._lineage, self.created, step)
+            write_event_file(self.lineage_path, event, self.token)
 
     def close(self) -> None:
-        self._events.close()
+        super().close()
         if self._lineage:
-            protect(self._events.lineage_path)
+            protect(self.lineage_path)
 
     def _export(self, name: str, step: int, content: NDArray[Any]) -> None:
         tag = urllib.parse.quote(name, safe="")
         # Of two names that are one file to the system, the second is told apart as well.
         if len(tag) > _LONGEST_TAG or self._exported.setdefault(as_compared(tag), name) != name:
             tag = f"{tag[:_LONGEST_TAG]}.{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-        folder = self._events.directory / f"export_{self._events.created}_{self._events.token}" / "tensor"
+        folder = self.directory / f"export_{self.created}_{self.token}" / "tensor"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = folder / f"{tag}_{step}.npy"
         with writing(path) as file:
@@ -99,7 +99,6 @@ class SummaryWriter(OrderedJobs):
         self._is_synced = False
 
     def flush(self) -> None:
-        """Returns when every step that was submitted is on the disk."""
         # Closing makes everything durable as well.
         with contextlib.suppress(WriterClosedError):
             if not self._is_synced:
