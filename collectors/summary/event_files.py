@@ -57,7 +57,6 @@ class EventFiles:
         self._max_file_size = max_file_size
         self._number = 1
         self._open: _WholeWrites | None = None
-        self._records = 0
         if len(os.fsencode(self.path.name)) + len("_lineage") > _LONGEST_NAME:
             raise wrong_value(
                 "file_prefix and file_suffix", f"short enough for a file name of {_LONGEST_NAME} bytes", self.path.name
@@ -76,16 +75,13 @@ class EventFiles:
     def write_event(self, event: bytes) -> None:
         """Writes one serialized event, which can then be read; on OSError the file ends with the event before."""
         size = len(event) + _FRAME_BYTES
-        full = self._max_file_size is not None and self._open and self._open.size + size > self._max_file_size
-        if full and self._records:
+        if self._max_file_size is not None and self._open and self._open.size + size > self._max_file_size:
             self.close()
             self._number += 1
         if self._open is None:
             self._open = _WholeWrites(self.path)
             self._open.write(record(version_event()))
-            self._records = 0
         self._open.write(record(event))
-        self._records += 1
 
     def sync(self) -> None:
         if self._open is not None:
