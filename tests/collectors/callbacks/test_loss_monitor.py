@@ -64,12 +64,7 @@ def test_wrong_arguments(arguments, error, text):
         ((torch.tensor([1.0, 3.0]), torch.tensor(NAN)), 2.0),
         ([4.0, "overflow", None], 4.0),
         (((5.0, 1.0), 2.0), 5.0),
-        (INFINITY, INFINITY),
         (torch.tensor([-INFINITY, 1.0]), -INFINITY),
-        (NAN, NAN),
-        ((torch.tensor(NAN), 1.0), NAN),
-        (torch.tensor([1.0, NAN]), NAN),
-        (np.array([NAN]), NAN),
     ],
 )
 def test_the_loss_of_a_step(net_outputs, expected):
