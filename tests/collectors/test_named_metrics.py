@@ -121,16 +121,13 @@ def test_an_unknown_name_lists_the_known_ones(make):
         classifier(make("roc"))
 
 
+NEEDED = r"'acc' needs outputs of shape \(N, classes, \.\.\.\)"
+
+
 @pytest.mark.parametrize(
     ("loss_fn", "metrics", "outputs", "targets", "text"),
     [
-        (
-            nn.MSELoss(),
-            {"acc"},
-            (4,),
-            torch.ones(4),
-            r"'acc' needs outputs of shape \(N, classes, \.\.\.\).*got \(4,\) and",
-        ),
+        (nn.MSELoss(), {"acc"}, (4,), torch.ones(4), NEEDED + r".*got \(4,\) and \(4,\)"),
         (lambda a, b: a.mean(), {"acc"}, (4, 2), torch.ones(4), r"integer targets.*BinaryAccuracy\(\)"),
         (nn.CrossEntropyLoss(), {"top_5_accuracy"}, (4, 3), torch.ones(4).long(), "needs 5 classes or more, but got 3"),
         (None, {"loss"}, (1,), torch.ones(1), "metrics has the loss, but loss_fn is None"),

@@ -88,10 +88,8 @@ def test_keeps_the_best_accuracy_so_far(tmp_path):
 
 
 def test_a_second_run_forgets_the_first(tmp_path):
-    below, best = (
-        names_of("save_best")["SaveBelowLoss"](0.5, tmp_path),
-        names_of("save_best")["SaveBestAccuracy"](tmp_path),
-    )
+    names = names_of("save_best")
+    below, best = names["SaveBelowLoss"](0.5, tmp_path), names["SaveBestAccuracy"](tmp_path)
     for accuracy in (0.75, 0.5):
         trained = model({"accuracy": lambda outputs, targets, accuracy=accuracy: accuracy})
         trained.fit(1, batches([0.25]), batches([1.0]), callbacks=[below, best])

@@ -44,8 +44,7 @@ def test_the_rate_of_another_optimizer_is_no_rate_of_gradient_descent(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("read", "nothing"),
-    [(lambda run: gradient_descent_rates(run, [0, 1]), None), (recorded_training, RecordedTraining())],
+    ("read", "nothing"), [(lambda run: gradient_descent_rates(run, [0]), None), (recorded_training, RecordedTraining())]
 )
 def test_where_nothing_is_recorded_or_can_be_read_nothing_is_known(tmp_path, monkeypatch, read, nothing):
     assert read(tmp_path) == read(tmp_path / "missing") == nothing
