@@ -68,13 +68,6 @@ def test_the_new_name_wins_in_its_phase():
     assert diary == [("on_train_step_end", "train"), ("step_end", "eval")]
 
 
-def test_the_documented_six_by_position():
-    diary = []
-    functions = [lambda run_context, name=name: diary.append(name) for name in ORDER]
-    model().train(1, batches([1.0]), LambdaCallback(*functions))
-    assert diary == ["begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end"]
-
-
 def test_two_callbacks_do_not_share_functions():
     calls = []
     LambdaCallback(end=calls.append)

@@ -83,14 +83,6 @@ def test_a_metric_that_comes_late_and_nan_as_a_result():
     assert history.history["b"] == [None, None, 2.0, None]
 
 
-def test_metrics_of_a_trainer_without_eval_results():
-    history = History()
-    history.on_train_step_end(context(net_outputs=(3.0, "scale")))
-    history.on_train_epoch_end(context(metrics={"accuracy": 0.5}))
-    assert history.epoch == {"epoch": [1]}
-    assert history.history == {"net_output": [3.0], "accuracy": [0.5]}
-
-
 def test_a_failed_run_leaves_nothing_for_the_next():
     history = History()
     with pytest.raises(ValueError, match="train_dataset must yield"):

@@ -34,6 +34,9 @@ def batches(sizes=(4, 4), seed=0):
     ]
 
 
+DATA = batches()
+
+
 def network(seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -133,7 +136,7 @@ def test_epochs_that_are_evaluated(frequency, evaluated):
 
 def test_fit_without_validation_is_train():
     recorder = Recorder()
-    model = build()
+    model = build(metrics=None)
     model.fit(2, batches(), callbacks=[recorder])
     assert not set(recorder.diary) & set(EVAL_HOOKS)
     assert_equal_weights(model.network, plain_training(network(), batches(), 2))
@@ -788,38 +791,31 @@ def test_training_needs_an_optimizer():
     assert set(model.eval(batches())) == {"accuracy"}
 
 
+NO_METRICS = "metrics must be given to evaluate on valid_dataset"
+NO_BATCH = "valid_dataset must yield at least one batch"
+
+
 @pytest.mark.parametrize(
-    ("frequency", "error", "match"),
+    ("call", "error", "match"),
     [
-        ("1", TypeError, "valid_frequency must be an int or a list of epoch numbers, but got str"),
-        (True, TypeError, "valid_frequency must be an int or a list"),
-        (0, ValueError, "valid_frequency must be an int of at least 1"),
-        ([1, 0], ValueError, r"valid_frequency\[1\] must be an int of at least 1"),
+        (lambda: build().fit(1, DATA, DATA, "1"), TypeError, "valid_frequency must be .* epoch numbers, but got str"),
+        (lambda: build().fit(1, DATA, DATA, True), TypeError, "valid_frequency must be an int or a list"),
+        (lambda: build().fit(1, DATA, DATA, 0), ValueError, "valid_frequency must be an int of at least 1"),
+        (lambda: build().fit(1, DATA, DATA, [1, 0]), ValueError, r"valid_frequency\[1\] must be an int of at least 1"),
+        (lambda: build(metrics=None).fit(1, DATA, DATA), ValueError, NO_METRICS),
+        (lambda: build(metrics=None).eval(DATA), ValueError, NO_METRICS),
+        (lambda: build().eval([]), ValueError, NO_BATCH),
+        (lambda: build().eval(WithoutLength([])), ValueError, NO_BATCH),
+        (lambda: build().fit(1, DATA, []), ValueError, NO_BATCH),
+        (lambda: build().fit(1, DATA, WithoutLength([])), ValueError, NO_BATCH),
+        (lambda: build().eval(None), TypeError, "valid_dataset must be a DataLoader or another iterable"),
+        (lambda: build().eval([{"inputs": 1, "targets": 2}]), TypeError, "its batch 0 is a dict"),
+        (lambda: build().fit(1, DATA, DATA, valid_dataset_sink_mode=1), TypeError, "sink_mode must be a bool"),
     ],
 )
-def test_frequency_errors(frequency, error, match):
+def test_what_an_evaluation_refuses(call, error, match):
     with pytest.raises(error, match=match):
-        build().fit(1, batches(), batches(), frequency)
-
-
-def test_validation_needs_metrics_and_batches():
-    model = build(metrics=None)
-    with pytest.raises(ValueError, match="metrics must be given to evaluate on valid_dataset"):
-        model.fit(1, batches(), batches())
-    with pytest.raises(ValueError, match="metrics must be given to evaluate on valid_dataset"):
-        model.eval(batches())
-    model.fit(1, batches())
-    for empty in ([], WithoutLength([])):
-        with pytest.raises(ValueError, match="valid_dataset must yield at least one batch"):
-            build().eval(empty)
-        with pytest.raises(ValueError, match="valid_dataset must yield at least one batch"):
-            build().fit(1, batches(), empty)
-    with pytest.raises(TypeError, match="valid_dataset must be a DataLoader or another iterable"):
-        build().eval(None)
-    with pytest.raises(TypeError, match="its batch 0 is a dict"):
-        build().eval([{"inputs": 1, "targets": 2}])
-    with pytest.raises(TypeError, match="valid_dataset_sink_mode must be a bool"):
-        build().fit(1, batches(), batches(), valid_dataset_sink_mode=1)
+        call()
 
 
 @pytest.mark.parametrize(
