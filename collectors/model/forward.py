@@ -104,7 +104,6 @@ class Forward:
 
     @contextmanager
     def eval_mode(self) -> Iterator[None]:
-        """Puts the network in eval mode, and afterwards back into its former mode."""
         # Module by module: a frozen BatchNorm that was in eval mode during training stays there afterwards.
         modes = [(module, module.training) for module in self.network.modules()]
         self.network.eval()
@@ -131,7 +130,6 @@ def check_loss(name: str, loss: Any) -> torch.Tensor:
 
 
 def check_dataset(name: str, dataset: Any) -> None:
-    """Checks that a data set can be iterated repeatedly and is not empty."""
     if not isinstance(dataset, Iterable) and not hasattr(type(dataset), "__getitem__"):
         raise wrong_type(name, "a DataLoader or another iterable of (inputs, targets) batches", dataset)
     if isinstance(dataset, Iterator):

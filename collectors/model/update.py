@@ -14,11 +14,8 @@ ClipGradients = Callable[[list[torch.Tensor]], Any]
 class WatchesLoss(Protocol):
     """An optimizer that looks at more of a backward pass than the gradients of its parameters, such as ``Thor``."""
 
-    def watch_loss(self, scaler: torch.amp.GradScaler, loss_is_sum: bool) -> None:
-        """Learns what the loss is scaled by, and whether it adds over samples."""
-
-    def gradients_multiplied(self, factor: float) -> None:
-        """Learns that the gradients of the parameters were multiplied after the backward pass."""
+    def watch_loss(self, scaler: torch.amp.GradScaler, loss_is_sum: bool) -> None: ...
+    def gradients_multiplied(self, factor: float) -> None: ...
 
 
 class OptimizerUpdate:

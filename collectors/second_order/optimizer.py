@@ -320,7 +320,6 @@ class Thor(torch.optim.Optimizer):
         self._forget()
 
     def _warn(self, failed: dict[str, str], plain: list[str]) -> None:
-        """Warns of weights without new factors, and of matrices that keep their plain gradient."""
         failed = {name: reason for name, reason in failed.items() if name not in self._named_as_failed}
         plain = [name for name in plain if name not in self._named_as_plain]
         self._named_as_failed.update(failed)

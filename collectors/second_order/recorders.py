@@ -18,11 +18,8 @@ from .factors import weight_of
 class Listener(Protocol):
     """Who wants to know what the layers see."""
 
-    def wants_records(self) -> bool:
-        """Whether the present step's records are wanted."""
-
-    def record(self, layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Takes a layer's inputs and the gradient of the loss with respect to its outputs."""
+    def wants_records(self) -> bool: ...
+    def record(self, layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor) -> None: ...
 
 
 class Recorders:

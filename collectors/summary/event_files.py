@@ -151,9 +151,7 @@ def check_max_file_size(value: Any) -> int | None:
 
 
 def check_export_options(value: Any) -> dict[str, str | None]:
-    if value is None:
-        return {}
-    given = check_keys("export_options", value, ("tensor_format",))
+    given = {} if value is None else check_keys("export_options", value, ("tensor_format",))
     if given.get("tensor_format") is not None:
         check_choice("export_options['tensor_format']", given["tensor_format"], ("npy",))
     return given
@@ -193,29 +191,24 @@ class _WholeWrites:
 
 
 def _masked_checksum(content: bytes) -> bytes:
-    # A record may hold records: the mask keeps a checksum from covering its own kind.
-    checksum = _crc32c(content)
-    return struct.pack("<I", ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def _crc32c(content: bytes) -> int:
     # An export for MindInsight needs no TensorBoard. Pure Python holds the interpreter's lock at 4 MB/s, which would
     # stall a training at each large tensor; the library makes 8 GB/s.
     try:
         import google_crc32c
+
+        checksum = int(google_crc32c.value(content))
     except ImportError:
-        table, value = _table(), 0xFFFFFFFF
+        table, checksum = _remainders(), 0xFFFFFFFF
         for byte in content:
-            value = table[(value ^ byte) & 0xFF] ^ value >> 8
-        return value ^ 0xFFFFFFFF
-    return int(google_crc32c.value(content))
+            checksum = table[(checksum ^ byte) & 0xFF] ^ checksum >> 8
+        checksum ^= 0xFFFFFFFF
+    # A record may hold records: the mask keeps a checksum from covering its own kind.
+    return struct.pack("<I", ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 @functools.cache
-def _table() -> list[int]:
-    def remainder(value: int) -> int:
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-        return value
-
-    return [remainder(byte) for byte in range(256)]
+def _remainders() -> list[int]:
+    table = list(range(256))
+    for _ in range(8):
+        table = [value >> 1 ^ (0x82F63B78 if value & 1 else 0) for value in table]
+    return table

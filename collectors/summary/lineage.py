@@ -86,7 +86,6 @@ def check_lineage(name: str, value: Any, kind: type[TrainLineage] | type[EvalLin
 
 
 def check_custom_lineage(name: str, value: Any) -> dict[str, int | float | str]:
-    """Returns a user's own facts, str to int, float or str."""
     check_instance(name, value, Mapping, "a dict from str to int, float or str")
     facts: dict[str, int | float | str] = {}
     for key, item in value.items():

@@ -26,9 +26,7 @@ _ARRAYS = "a number, a NumPy array or a tensor"
 
 @dataclass(frozen=True)
 class SummaryValue:
-    """One checked value."""
-
-    plugin: str  # the plugin under which it was added; a plugin filter sees this
+    plugin: str  # under which it was added; a plugin filter sees this
     kind: str  # how it is written; a landscape is written as an image and as tensors
     name: str
     content: NDArray[Any] | bytes | dict[str, Any]  # a copy: array (image: N, H, W, C), serialized graph, or facts
