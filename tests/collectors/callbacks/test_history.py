@@ -17,7 +17,7 @@ from monitored_runs import (
 
 from collectors import CheckpointConfig, History, Model, ModelCheckpoint
 
-WEIGHTED = batches([1.0, 2.0, 6.0], [4, 3, 1])
+TWO, EQUAL, WEIGHTED = batches([1.0, 4.0], [2, 1]), batches([1.0, 2.0, 6.0]), batches([1.0, 2.0, 6.0], [4, 3, 1])
 MEAN = float(np.average([1.0, 2.0, 6.0], weights=[4, 3, 1]))
 
 
@@ -26,16 +26,8 @@ MEAN = float(np.average([1.0, 2.0, 6.0], weights=[4, 3, 1]))
     [
         (lambda history: model().train(2, WEIGHTED, history), [1, 2], {"net_output": [MEAN, MEAN]}),
         (lambda history: model().train(2, WithoutLength(WEIGHTED), history), [1, 2], {"net_output": [MEAN, MEAN]}),
-        (
-            lambda history: model().eval(batches([1.0, 4.0], [2, 1]), history),
-            [1],
-            {"net_output": [2.0], "mean_target": [2.0]},
-        ),
-        (
-            lambda history: model().train(9, batches([1.0, 2.0, 6.0]), [history, stop_after(5)]),
-            [1, 2],
-            {"net_output": [3.0, 1.5]},
-        ),
+        (lambda history: model().eval(TWO, history), [1], {"net_output": [2.0], "mean_target": [2.0]}),
+        (lambda history: model().train(9, EQUAL, [history, stop_after(5)]), [1, 2], {"net_output": [3.0, 1.5]}),
         (lambda history: model().train(1, batches([1.0, NAN]), history), [1], {"net_output": [NAN]}),
     ],
     ids=["weighted by samples", "of unknown length", "an evaluation of its own", "cut short", "nan stays"],

@@ -90,6 +90,10 @@ sys.exit('torch' in sys.modules)"""
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+DATA = batches([1.0, 2.0, 3.0])
+PLAIN = {"cur_step_num": 3, "batch_num": 2, "cur_epoch_num": 2, "net_outputs": [0.5, 1]}
+
+
 def printed_lines(*printed):
     return "".join(f"epoch: {epoch} step: {step}, loss is {loss}\n" for epoch, step, loss in printed)
 
@@ -107,8 +111,7 @@ def printed_lines(*printed):
 )
 @pytest.mark.parametrize("has_length", [True, False])
 def test_prints_the_loss(per_print_times, printed, has_length, capsys):
-    data = batches([1.0, 2.0, 3.0])
-    model().train(2, data if has_length else WithoutLength(data), LossMonitor(per_print_times))
+    model().train(2, DATA if has_length else WithoutLength(DATA), LossMonitor(per_print_times))
     assert capsys.readouterr().out == printed_lines(*printed)
 
 
@@ -121,18 +124,8 @@ def test_prints_the_loss(per_print_times, printed, has_length, capsys):
             [(1, 1, 1.0), (1, 2, 2.0), (2, 1, 3.0), (2, 2, 4.0), (2, 3, 5.0)],
         ),
         (1, lambda monitor: model().eval(batches([1.0, 2.0]), monitor), [(1, 1, 1.0), (1, 2, 2.0)]),
-        (
-            2,
-            lambda monitor: model().train(3, batches([1.0, 2.0, 3.0]), monitor, initial_epoch=1),
-            [(2, 2, 2.0), (3, 1, 1.0), (3, 3, 3.0)],
-        ),
-        (
-            1,
-            lambda monitor: monitor.step_end(
-                RunContext({"cur_step_num": 3, "batch_num": 2, "cur_epoch_num": 2, "net_outputs": [0.5, 1]})
-            ),
-            [(2, 1, 0.5)],
-        ),
+        (2, lambda monitor: model().train(3, DATA, monitor, initial_epoch=1), [(2, 2, 2.0), (3, 1, 1.0), (3, 3, 3.0)]),
+        (1, lambda monitor: monitor.step_end(RunContext(PLAIN)), [(2, 1, 0.5)]),
     ],
     ids=["epochs of unequal lengths", "an evaluation", "a resumed run", "a plain dict and no begin hook"],
 )

@@ -770,11 +770,7 @@ def test_constructor_errors(arguments, error, match):
         ({"train_dataset": 3}, TypeError, "train_dataset must be a DataLoader or another iterable"),
         ({"train_dataset": iter(batches())}, TypeError, "train_dataset must be iterable again and again, but got list"),
         ({"train_dataset": [torch.ones(2)]}, TypeError, r"train_dataset must .* pairs, but its batch 0 is a Tensor"),
-        (
-            {"train_dataset": [*batches(), (torch.ones(4, 3),) * 3]},
-            ValueError,
-            "train_dataset must yield .* but its batch 2 is a tuple of 3. Several inputs go into one tuple or dict",
-        ),
+        ({"train_dataset": [*DATA, (DATA[0][0],) * 3]}, ValueError, "its batch 2 is a tuple of 3. Several inputs go"),
         ({"train_dataset": WithoutLength(batches()), "initial_epoch": 1}, ValueError, "must have a length when"),
     ],
 )
