@@ -72,13 +72,11 @@ def test_a_long_wait_is_told(capsys):
 
 
 def test_a_terminal_gets_a_line_that_moves(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
     with progress_bar(4, "point") as bar:
         for _ in range(4):
             bar.update()
-    assert "\r" in sys.stderr.getvalue()
-    assert "4/4" in sys.stderr.getvalue()
+    assert "\r" in terminal.getvalue()
+    assert "4/4" in terminal.getvalue()

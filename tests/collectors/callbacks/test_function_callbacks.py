@@ -57,8 +57,7 @@ def test_each_new_name_runs_alone_and_each_legacy_name_in_both_phases(name):
 def test_legacy_names_in_a_fit_without_a_warning():
     diary = []
     model().fit(1, batches([1.0]), batches([2.0]), callbacks=LambdaCallback(**recorded(ORDER, diary)))
-    evaluation = [(name, "eval") for name in LEGACY_HOOKS]
-    training = [(name, "train") for name in LEGACY_HOOKS]
+    training, evaluation = ([(name, mode) for name in LEGACY_HOOKS] for mode in ("train", "eval"))
     assert diary == [*training[:4], *evaluation, *training[4:]]
 
 
@@ -129,18 +128,15 @@ def warm_up(rate, step):
     return 0.125 * (step + 1)
 
 
+PAIRS = [(0.5, 1), (0.125, 1), (0.25, 2), (0.0625, 2), (0.125, 3), (0.03125, 3)]
+
+
 @pytest.mark.parametrize(
     ("build", "change", "before", "calls", "rates"),
     [
-        (model, halve, False, [(0.5, 1), (0.25, 2), (0.125, 3)], [[0.5], [0.25], [0.125]]),
+        (model, halve, False, PAIRS[::2], [[0.5], [0.25], [0.125]]),
         (model, warm_up, True, [(0.5, 0), (0.125, 1), (0.25, 2), (0.375, 3)], [[0.125], [0.25], [0.375]]),
-        (
-            two_groups,
-            halve,
-            False,
-            [(0.5, 1), (0.125, 1), (0.25, 2), (0.0625, 2), (0.125, 3), (0.03125, 3)],
-            [[0.5, 0.125], [0.25, 0.0625], [0.125, 0.03125]],
-        ),
+        (two_groups, halve, False, PAIRS, [[0.5, 0.125], [0.25, 0.0625], [0.125, 0.03125]]),
     ],
     ids=["one group", "before the first step", "two groups"],
 )
