@@ -6,6 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 _SHARES = 10
@@ -41,7 +42,7 @@ def progress_bar(total: int | None, unit: str, *, shown: bool = True, done: int 
     )
 
 
-class ProgressLines:
+class ProgressLines(AbstractContextManager[Any]):
     """Writes a line for each ten per cent, or ten minutes, for files and pipes; has what callers use of tqdm."""
 
     def __init__(
@@ -57,9 +58,6 @@ class ProgressLines:
         self.fp, self._seconds = sys.stderr, clock
         self._before, self._last, self._began = done, done, clock()
         self._written, self._written_at = self._share(), self._began
-
-    def __enter__(self) -> ProgressLines:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self.close()

@@ -254,21 +254,20 @@ class Model:
         update = self._optimizer_update(forward)
         check_dataset("train_dataset", train_dataset)
         batch_num = dataset_length(train_dataset)
+        initial_step = initial_epoch * (batch_num or 0)
         resumption = None
         if resume_from is not None:
             if initial_epoch:
                 raise wrong_value("initial_epoch", "0 when there is a resume_from, which knows it", initial_epoch)
             resumption = Resumption.from_checkpoint(resume_from)
             resumption.check(epoch, batch_num)
-        if batch_num is None and initial_epoch:
+            initial_epoch, initial_step = resumption.state.epochs_done, resumption.state.step
+            batch_num = resumption.state.batch_num if batch_num is None else batch_num
+        elif batch_num is None and initial_epoch:
             raise ValueError(
                 "train_dataset must have a length when initial_epoch is not 0, because the step counter continues from "
                 "initial_epoch * len(train_dataset). Give it a __len__."
             )
-        initial_step = initial_epoch * (batch_num or 0)
-        if resumption is not None:
-            initial_epoch, initial_step = resumption.state.epochs_done, resumption.state.step
-            batch_num = resumption.state.batch_num if batch_num is None else batch_num
         scaler = self._scaler if self._loss_scale is not None or forward.scales_loss else None
         params = CallbackParameters(
             mode="train",

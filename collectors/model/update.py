@@ -35,9 +35,7 @@ class OptimizerUpdate:
         self._clip_gradients = clip_gradients
         # As in one batch of all samples, each batch's mean loss counts by its number of samples; the last may be small.
         self._weighs = accumulation_steps > 1 and not loss_is_sum
-        self._batches = 0
-        self._samples = 0
-        self._nominal = 0
+        self._batches = self._samples = self._nominal = 0
         self.is_moving = False
         """Whether an optimizer step has begun and not ended, so that it may have moved some parameters only."""
         if isinstance(optimizer, WatchesLoss):
@@ -75,9 +73,7 @@ class OptimizerUpdate:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._batches = state.get("batches", 0)
-        self._samples = state.get("samples", 0)
-        self._nominal = state.get("nominal", 0)
+        self._batches, self._samples, self._nominal = (state.get(name, 0) for name in ("batches", "samples", "nominal"))
         if not state:
             return
         for parameter, gradient in zip(self._parameters(), state["gradients"], strict=True):

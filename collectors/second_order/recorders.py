@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -28,16 +29,12 @@ class Recorders:
     def __init__(self, network: nn.Module) -> None:
         # The one that hears what layers see: the last one that asked, as long as it lives.
         self.listener: Callable[[], Listener | None] = lambda: None
-        owners: dict[nn.Parameter, list[nn.Module]] = {}
-        for module in network.modules():
-            for parameter in module._parameters.values():
-                if parameter is not None:
-                    owners.setdefault(parameter, []).append(module)
+        owners = Counter(parameter for module in network.modules() for parameter in module._parameters.values())
         self.layers: dict[str, nn.Module] = {
             name: module
             for name, module in network.named_modules()
             # None whose weight is frozen, computed from others (weight_norm), or shared with another layer.
-            if _is_treated(module) and len(owners[weight_of(module)]) == 1
+            if _is_treated(module) and owners[weight_of(module)] == 1
         }
         for layer in self.layers.values():
             layer.register_forward_hook(_Watch(self, layer), with_kwargs=True)
