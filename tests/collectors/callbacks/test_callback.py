@@ -246,7 +246,6 @@ def test_enter_that_returns_no_callback_warns_and_keeps_it(run_context):
     assert diary == ["a.enter", "a.on_train_begin", "a.exit"]
 
 
-@pytest.mark.filterwarnings("error")
 def test_that_warning_as_an_error_still_leaves_the_callback():
     diary = []
     with pytest.raises(UserWarning, match="Forgetful"), CallbackManager([Forgetful("a", diary)]):

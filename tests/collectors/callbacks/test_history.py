@@ -116,8 +116,7 @@ def test_a_resumed_run_has_the_whole_history(tmp_path):
 
     whole = History()
     model().train(3, batches, callbacks=[whole])
-    config = CheckpointConfig(save_checkpoint_steps=5)
-    model().train(2, batches, callbacks=[History(), ModelCheckpoint(directory=tmp_path, config=config)])
+    model().train(2, batches, callbacks=[History(), ModelCheckpoint("CKP", tmp_path, CheckpointConfig(5))])
     (middle,) = tmp_path.glob("CKP-2_2.safetensors")
     resumed = History()
     model().train(3, batches, callbacks=[resumed], resume_from=middle)

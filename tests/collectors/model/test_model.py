@@ -270,7 +270,6 @@ def test_parameters_in_train():
     model.train(5, data, snapshots, initial_epoch=3)
     (begin,) = snapshots.taken["on_train_begin"]
     assert begin.train_dataset is data
-    assert begin.dataset_sink_mode is False
     whole = {"mode": "train", "network": model.network, "train_network": model.network, "loss_fn": model.loss_fn}
     whole |= {"optimizer": model.optimizer, "train_dataset": data, "train_dataset_element": None}
     whole |= {"list_callback": [snapshots], "epoch_num": 5, "cur_epoch_num": 3, "batch_num": 3, "cur_step_num": 9}
@@ -702,10 +701,9 @@ def test_sinks_warn_and_change_nothing(mode):
         model.fit(2, batches(), batches(), callbacks=recorder, sink_size=1, **{mode: True})
     assert recorder.taken["on_train_begin"][0].dataset_sink_mode is False
     assert len(recorder.taken["on_train_step_end"]) == 4
-    with pytest.warns(UserWarning, match="dataset_sink_mode=True has no effect"):
-        model.train(1, batches(), dataset_sink_mode=True)
-    with pytest.warns(UserWarning, match="dataset_sink_mode=True has no effect"):
-        model.eval(batches(), dataset_sink_mode=True)
+    for method, arguments in ((model.train, (1,)), (model.eval, ())):
+        with pytest.warns(UserWarning, match="dataset_sink_mode=True has no effect"):
+            method(*arguments, DATA, dataset_sink_mode=True)
 
 
 @pytest.mark.parametrize(
