@@ -6,6 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 _SHARES = 10
@@ -20,7 +21,15 @@ def progress_bar(total: int | None, unit: str, *, shown: bool = True, done: int 
     # A pipe, a file or the log of a batch system gets whole lines, and never a carriage return.
     if shown and not in_notebook and not sys.stderr.isatty():
         return ProgressLines(total, unit, done=done, name=name)
-    return _kind(shown)(
+    from tqdm import tqdm
+
+    kind = tqdm
+    if shown:
+        with warnings.catch_warnings():
+            # Without ipywidgets the bar is a line of text, which is enough.
+            warnings.filterwarnings("ignore", message="IProgress not found")
+            from tqdm.auto import tqdm as kind
+    return kind(
         total=total,
         initial=done,
         desc=name,
@@ -33,7 +42,7 @@ def progress_bar(total: int | None, unit: str, *, shown: bool = True, done: int 
     )
 
 
-class ProgressLines:
+class ProgressLines(AbstractContextManager[Any]):
     """Writes a line for each ten per cent, or ten minutes, for files and pipes; has what callers use of tqdm."""
 
     def __init__(
@@ -49,9 +58,6 @@ class ProgressLines:
         self.fp, self._seconds = sys.stderr, clock
         self._before, self._last, self._began = done, done, clock()
         self._written, self._written_at = self._share(), self._began
-
-    def __enter__(self) -> ProgressLines:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self.close()
@@ -97,16 +103,3 @@ def _clock(seconds: float) -> str:
     minutes, left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes:02}:{left:02}"
-
-
-def _kind(shown: bool) -> Any:
-    if not shown:
-        from tqdm import tqdm
-
-        return tqdm
-    with warnings.catch_warnings():
-        # Without ipywidgets the bar is a line of text, which is enough.
-        warnings.filterwarnings("ignore", message="IProgress not found")
-        from tqdm.auto import tqdm as chosen
-
-    return chosen

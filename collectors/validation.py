@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import UnionType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ def wrong_value(name: str, expected: str, value: object) -> ValueError:
     return ValueError(f"{name} must be {expected}, but got {_short(value)}.")
 
 
-def check_instance(name: str, value: T, types: type | tuple[type, ...], expected: str) -> T:
+def check_instance(name: str, value: T, types: type | UnionType | tuple[type, ...], expected: str) -> T:
     if not isinstance(value, types):
         raise wrong_type(name, expected, value)
     return value
@@ -62,11 +63,10 @@ def check_bool(name: str, value: Any) -> bool:
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     expected = "one of " + ", ".join(repr(choice) for choice in choices)
-    if not isinstance(value, str):
-        raise wrong_type(name, expected, value)
-    if value not in choices:
+    text: str = check_instance(name, value, str, expected)
+    if text not in choices:
         raise wrong_value(name, expected, value)
-    return value
+    return text
 
 
 def check_path(name: str, value: Any) -> Path:
@@ -92,11 +92,8 @@ def check_path(name: str, value: Any) -> Path:
 
 def check_keys(name: str, value: Any, allowed: Iterable[str], required: Iterable[str] = ()) -> dict[str, Any]:
     allowed = tuple(allowed)
-    if not isinstance(value, Mapping):
-        raise wrong_type(name, "a dict", value)
-    for key in value:
-        if not isinstance(key, str):
-            raise wrong_type(f"a key of {name}", "a str", key)
+    for key in check_instance(name, value, Mapping, "a dict"):
+        check_instance(f"a key of {name}", key, str, "a str")
     unknown = sorted(set(value) - set(allowed))
     if unknown:
         raise ValueError(
@@ -124,13 +121,9 @@ def check_device_ids(name: str, value: Any) -> tuple[int, ...] | None:
 
 
 def _range_text(minimum: float | None, maximum: float | None) -> str:
-    if minimum is not None and maximum is not None:
-        return f" from {minimum} to {maximum}"
-    if minimum is not None:
-        return f" of at least {minimum}"
-    if maximum is not None:
-        return f" of at most {maximum}"
-    return ""
+    if minimum is None:
+        return "" if maximum is None else f" of at most {maximum}"
+    return f" of at least {minimum}" if maximum is None else f" from {minimum} to {maximum}"
 
 
 def _short(value: object, limit: int = 120) -> str:

@@ -21,7 +21,7 @@ from workers.errors import IN_THE_WORKER
 from .commands.arguments import as_typed
 from .commands.curvature import compare, curvature
 from .commands.evaluate import evaluate
-from .commands.exchange import convert, import_checkpoints, merge
+from .commands.exchange import convert, merge
 from .commands.info import info
 from .commands.measure import check, demo, report, run
 from .commands.options import Command
@@ -39,7 +39,7 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=_
 for panel, commands in (
     ("Measure", (check, run, report, curvature, compare, evaluate, connect, merge, demo)),
     ("Look", (info, plot)),
-    ("Other tools", (convert, import_checkpoints)),
+    ("Other tools", (convert,)),
 ):
     for command in commands:
         app.command(command.__name__.replace("_", "-"), cls=Command, rich_help_panel=panel)(command)

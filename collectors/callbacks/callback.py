@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections import UserDict
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -51,28 +52,12 @@ class CallbackParameters(_KeysAsAttributes, dict[str, Any]):
     """A dictionary whose keys are attributes as well: ``parameters.mode`` is ``parameters["mode"]``."""
 
 
-class _PlainParameters(_KeysAsAttributes, MutableMapping[str, Any]):
+class _PlainParameters(_KeysAsAttributes, UserDict[str, Any]):
     """The entries of a plain dictionary, live, as attributes too."""
 
-    _entries: dict[str, Any]
-
     def __init__(self, entries: dict[str, Any]) -> None:
-        object.__setattr__(self, "_entries", entries)
-
-    def __getitem__(self, name: str) -> Any:
-        return self._entries[name]
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._entries[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self._entries[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+        # UserDict's would copy them.
+        object.__setattr__(self, "data", entries)
 
 
 class RunContext:

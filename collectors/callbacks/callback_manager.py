@@ -56,14 +56,11 @@ class CallbackManager(Callback):
 
         Do not enter it: this manager enters and leaves the callbacks.
         """
-        return CallbackManager(
-            [
-                callback
-                for callback in self._active
-                if not isinstance(callback, BuiltInCallback) or callback.called_in_fit_evaluation
-            ],
-            strict=self._strict,
-        )
+
+        def takes_part(callback: Callback) -> bool:
+            return not isinstance(callback, BuiltInCallback) or callback.called_in_fit_evaluation
+
+        return CallbackManager(list(filter(takes_part, self._active)), strict=self._strict)
 
     def telling(self, run_context: RunContext) -> Tell:
         """Returns what tells the callbacks of the events within steps; it does nothing where nobody listens."""

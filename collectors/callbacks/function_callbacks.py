@@ -48,14 +48,10 @@ class LambdaCallback(BuiltInCallback):
         on_eval_end: Hook | None = None,
     ) -> None:
         given = locals()
-        self._functions: dict[str, Hook] = {}
-        for name in HOOKS:
-            function = given[name]
-            if function is None:
-                continue
+        self._functions: dict[str, Hook] = {name: given[name] for name in HOOKS if given[name] is not None}
+        for name, function in self._functions.items():
             if not callable(function):
                 raise wrong_type(name, "a function of one argument (the run context) or None", function)
-            self._functions[name] = function
 
     def _call(self, hook: str, run_context: RunContext) -> None:
         function = self._functions.get(hook)
@@ -97,12 +93,10 @@ class LearningRateScheduler(BuiltInCallback):
         self._before_first_step = check_bool("before_first_step", before_first_step)
 
     def begin(self, run_context: RunContext) -> None:
-        if in_evaluation(run_context):
-            return
-        params = run_context.original_args()
-        _parameter_groups(params)
-        if self._before_first_step:
-            self._schedule(params)
+        if not in_evaluation(run_context):
+            _parameter_groups(run_context.original_args())
+            if self._before_first_step:
+                self._schedule(run_context.original_args())
 
     def step_end(self, run_context: RunContext) -> None:
         if not in_evaluation(run_context):

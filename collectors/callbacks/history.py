@@ -73,8 +73,8 @@ class History(BuiltInCallback):
         params = parameters_of(run_context)
         if not self._samples and params.get("net_outputs") is not None:
             self._add(params, "")
-        results = {} if in_evaluation(run_context) else params.get("eval_results") or params.get("metrics") or {}
-        _check_names(results)
+        given = None if in_evaluation(run_context) else params.get("eval_results") or params.get("metrics")
+        results = _checked_results(given)
         self.epoch["epoch"].append(params.get("cur_epoch_num", 1))
         self.history[_LOSS].append(float(self._total) / self._samples if self._samples else float("nan"))
         self._note_results(results)
@@ -82,18 +82,14 @@ class History(BuiltInCallback):
 
     def end(self, run_context: RunContext) -> None:
         if in_evaluation(run_context) and self.epoch["epoch"]:
-            results = parameters_of(run_context).get("metrics") or {}
-            _check_names(results)
-            self._note_results(results)
+            self._note_results(_checked_results(parameters_of(run_context).get("metrics")))
 
     def _restart(self) -> None:
-        self.epoch = {"epoch": []}
-        self.history = {_LOSS: []}
+        self.epoch, self.history = {"epoch": []}, {_LOSS: []}
         self._restart_mean()
 
     def _restart_mean(self) -> None:
-        self._total = 0.0
-        self._samples = 0
+        self._total, self._samples = 0.0, 0
 
     def _add(self, params: dict[str, Any], element: str) -> None:
         batch = params.get(element)
@@ -110,9 +106,10 @@ class History(BuiltInCallback):
                 values[before:] = [results.get(name)]
 
 
-def _check_names(results: Mapping[str, Any]) -> None:
-    if _LOSS in results:
+def _checked_results(results: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if _LOSS in (results or ()):
         raise ValueError(
             f"metrics must not have one called {_LOSS!r}, because History keeps the loss under that name. "
             "Give it another: Model(metrics={'name': metric})."
         )
+    return results or {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -33,48 +34,53 @@ class TimeMonitor(BuiltInCallback):
     def __init__(self, data_size: int | None = None, data_time: bool = False) -> None:
         self._data_size = None if data_size is None else check_int("data_size", data_size, minimum=1)
         self._data_time = check_bool("data_time", data_time)
-        self._train, self._eval = _EpochTimer(), _EpochTimer()
+        self._forget()
 
     def begin(self, run_context: RunContext) -> None:
         """Forgets the previous run; an evaluation halts the time of the training epoch around it, if there is one."""
-        self._eval = _EpochTimer()
         if in_evaluation(run_context):
-            self._train.pause(_time_of_device(run_context))
+            self._timers[True] = _EpochTimer()
+            self._timers[False].paused_at = _time_of_device(run_context)
         else:
-            self._train = _EpochTimer()
+            self._forget()
 
     def epoch_begin(self, run_context: RunContext) -> None:
-        self._timer(run_context).start(run_context)
+        now, first_step = _time_of_device(run_context), parameters_of(run_context).get("cur_step_num")
+        self._timers[in_evaluation(run_context)] = _EpochTimer(now, now, first_step)
 
     def step_begin(self, run_context: RunContext) -> None:
-        self._timer(run_context).end_waiting(perf_counter())
+        timer = self._timers[in_evaluation(run_context)]
+        if timer.waiting_since is not None:
+            timer.waited += perf_counter() - timer.waiting_since
+            timer.waiting_since = None
 
     def step_end(self, run_context: RunContext) -> None:
-        self._timer(run_context).begin_waiting(perf_counter())
+        self._timers[in_evaluation(run_context)].waiting_since = perf_counter()
 
     def epoch_end(self, run_context: RunContext) -> None:
-        self._end_epoch("Eval" if in_evaluation(run_context) else "Train", self._timer(run_context), run_context)
-
-    def end(self, run_context: RunContext) -> None:
-        """Ends the run, so that an evaluation afterwards is one of its own; after an evaluation, training goes on."""
-        if in_evaluation(run_context):
-            self._train.resume(_time_of_device(run_context))
-        else:
-            self._train = _EpochTimer()
-
-    def on_exception(self, run_context: RunContext, error: BaseException) -> None:
-        self._train, self._eval = _EpochTimer(), _EpochTimer()
-
-    def _timer(self, run_context: RunContext) -> _EpochTimer:
-        return self._eval if in_evaluation(run_context) else self._train
-
-    def _end_epoch(self, mode: str, timer: _EpochTimer, run_context: RunContext) -> None:
-        milliseconds = timer.stop(_time_of_device(run_context)) * 1000
+        timer, now = self._timers[in_evaluation(run_context)], _time_of_device(run_context)
+        milliseconds = 0.0 if timer.start is None else (now - timer.start) * 1000
+        timer.start = None
         steps = self._executed_steps(timer, parameters_of(run_context))
+        mode = "Eval" if in_evaluation(run_context) else "Train"
         text = f"{mode} epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms"
         if self._data_time:
             text += f" (data time: {timer.waited * 1000 / steps:5.3f} ms)"
         print(text, flush=True)
+
+    def end(self, run_context: RunContext) -> None:
+        """Ends the run, so that an evaluation afterwards is one of its own; after an evaluation, training goes on."""
+        if in_evaluation(run_context):
+            self._timers[False].resume(_time_of_device(run_context))
+        else:
+            self._timers[False] = _EpochTimer()
+
+    def on_exception(self, run_context: RunContext, error: BaseException) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        # By whether it is an evaluation's.
+        self._timers = {False: _EpochTimer(), True: _EpochTimer()}
 
     def _executed_steps(self, timer: _EpochTimer, params: dict[str, Any]) -> int:
         step = params.get("cur_step_num")
@@ -104,40 +110,20 @@ def _time_of_device(run_context: RunContext) -> float:
     return perf_counter()
 
 
+@dataclass
 class _EpochTimer:
     """The time of one epoch, and how much of it was waiting for data; in seconds."""
 
-    def __init__(self) -> None:
-        self.waited = 0.0
-        self.first_step: int | None = None
-        self._start: float | None = None
-        self._waiting_since: float | None = None
-        self._paused_at: float | None = None
-
-    def start(self, run_context: RunContext) -> None:
-        self.waited, self.first_step = 0.0, parameters_of(run_context).get("cur_step_num")
-        self._start = self._waiting_since = _time_of_device(run_context)
-        self._paused_at = None
-
-    def stop(self, now: float) -> float:
-        start, self._start = self._start, None
-        return 0.0 if start is None else now - start
-
-    def begin_waiting(self, now: float) -> None:
-        self._waiting_since = now
-
-    def end_waiting(self, now: float) -> None:
-        if self._waiting_since is not None:
-            self.waited += now - self._waiting_since
-            self._waiting_since = None
-
-    def pause(self, now: float) -> None:
-        self._paused_at = now
+    start: float | None = None
+    waiting_since: float | None = None
+    first_step: int | None = None
+    paused_at: float | None = None
+    waited: float = 0.0
 
     def resume(self, now: float) -> None:
-        if self._paused_at is None or self._start is None:
+        if self.paused_at is None or self.start is None:
             return
-        pause, self._paused_at = now - self._paused_at, None
-        self._start += pause
-        if self._waiting_since is not None:
-            self._waiting_since += pause
+        pause, self.paused_at = now - self.paused_at, None
+        self.start += pause
+        if self.waiting_since is not None:
+            self.waiting_since += pause

@@ -76,36 +76,34 @@ class Forward:
 
     def __call__(self, inputs: Any, targets: Any, tell: Tell = silent) -> tuple[torch.Tensor | None, Any]:
         """Returns the loss (None without a loss function), a scalar tensor, and the network's outputs."""
-        tell("eval_before_forward")
-        with self.network_autocast():
-            outputs = call_network(self.network, inputs)
-        tell("eval_after_forward", outputs=outputs)
-        if self.loss_fn is None:
-            return None, outputs
-        with self.autocast():
-            loss = self.loss_fn(outputs, targets)
-        return check_loss("loss_fn", loss), outputs
+        outputs = self._outputs(inputs, tell, "eval_")
+        return (None if self.loss_fn is None else self._loss(outputs, targets)), outputs
 
     def training_loss(self, inputs: Any, targets: Any, tell: Tell = silent) -> torch.Tensor:
         """Returns the loss, shape (); without ``loss_fn`` the network's first output, or its mean over samples."""
-        tell("before_forward")
-        with self.network_autocast():
-            outputs = call_network(self.network, inputs)
-        tell("after_forward", outputs=outputs)
+        outputs = self._outputs(inputs, tell)
         tell("before_loss")
-        if self.loss_fn is None:
-            first = outputs[0] if isinstance(outputs, tuple | list) and outputs else outputs
-            mean = first.mean() if isinstance(first, torch.Tensor) and first.ndim == 1 and first.numel() else first
-            loss = check_loss("network (as there is no loss_fn)", mean)
-        else:
-            with self.autocast():
-                loss = check_loss("loss_fn", self.loss_fn(outputs, targets))
+        loss = self._loss(outputs, targets)
         tell("after_loss", loss=loss)
         return loss
 
+    def _outputs(self, inputs: Any, tell: Tell, phase: str = "") -> Any:
+        tell(f"{phase}before_forward")
+        with self.network_autocast():
+            outputs = call_network(self.network, inputs)
+        tell(f"{phase}after_forward", outputs=outputs)
+        return outputs
+
+    def _loss(self, outputs: Any, targets: Any) -> torch.Tensor:
+        if self.loss_fn is not None:
+            with self.autocast():
+                return check_loss("loss_fn", self.loss_fn(outputs, targets))
+        first = outputs[0] if isinstance(outputs, tuple | list) and outputs else outputs
+        mean = first.mean() if isinstance(first, torch.Tensor) and first.ndim == 1 and first.numel() else first
+        return check_loss("network (as there is no loss_fn)", mean)
+
     @contextmanager
     def eval_mode(self) -> Iterator[None]:
-        """Puts the network in eval mode, and afterwards back into its former mode."""
         # Module by module: a frozen BatchNorm that was in eval mode during training stays there afterwards.
         modes = [(module, module.training) for module in self.network.modules()]
         self.network.eval()
@@ -132,7 +130,6 @@ def check_loss(name: str, loss: Any) -> torch.Tensor:
 
 
 def check_dataset(name: str, dataset: Any) -> None:
-    """Checks that a data set can be iterated repeatedly and is not empty."""
     if not isinstance(dataset, Iterable) and not hasattr(type(dataset), "__getitem__"):
         raise wrong_type(name, "a DataLoader or another iterable of (inputs, targets) batches", dataset)
     if isinstance(dataset, Iterator):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 
-from ..callbacks.callback import CallbackParameters, RunContext
+from ..callbacks.callback import RunContext
 from ..callbacks.callback_manager import CallbackManager, Tell
 from ..model_checkpoint.resuming import TrainingContext
 from ..networks.batches import sample_count
 from ..progress_bar import progress_bar
 from .forward import Forward, announce_epoch, dataset_length, empty_dataset
-from .metrics import MetricTotals, WeightedMean
+from .metrics import MetricTotals
 from .update import OptimizerUpdate
 
 
@@ -52,7 +52,8 @@ def train_epochs(
     params = run_context.original_args()
     first = params.cur_epoch_num + 1
     steps = None if params.batch_num is None else (params.epoch_num - params.cur_epoch_num) * params.batch_num
-    with _progress_bar(progress, None if steps is None else steps - run_context.epoch_steps) as advance:
+    steps = None if steps is None else steps - run_context.epoch_steps
+    with progress_bar(steps, "step") if progress else nullcontext() as bar:
         forward.network.train()
         run_context.before_begin()
         manager.on_train_begin(run_context)
@@ -60,9 +61,15 @@ def train_epochs(
         for number in range(first, params.epoch_num + 1):
             params.cur_epoch_num = number
             manager.on_train_epoch_begin(run_context)
-            _train_epoch(forward, update, manager, run_context, advance)
+            _train_epoch(forward, update, manager, run_context, bar)
             if evaluation is not None and evaluation.due(number):
-                _evaluate_in_fit(forward, evaluation, manager, run_context)
+                keys = ("mode", "cur_step_num", "batch_num", "dataset_sink_mode", "net_outputs")
+                training = {key: params[key] for key in keys}
+                audience = manager.for_fit_evaluation()
+                try:
+                    evaluate(forward, evaluation.dataset, evaluation.metrics, audience, run_context, inside_fit=True)
+                finally:
+                    params.update(training)
             manager.on_train_epoch_end(run_context)
             run_context.end_epoch()
             params.pop("metrics", None)
@@ -95,7 +102,6 @@ def evaluate(
     stopped_before = run_context.get_stop_requested()
     totals = MetricTotals(metrics, forward.device)
     tell = manager.telling(run_context)
-    mean_loss = WeightedMean()
     index = -1
     with forward.eval_mode():
         manager.on_eval_begin(run_context)
@@ -113,8 +119,6 @@ def evaluate(
             value = None if loss is None else float(loss) / (samples if forward.loss_is_sum else 1)
             with torch.no_grad():
                 totals.update(outputs, targets, samples, value)
-            if value is not None:
-                mean_loss.add(value, samples)
             if run_context.get_stop_requested() and not stopped_before:
                 break
         if index < 0:
@@ -122,7 +126,7 @@ def evaluate(
         manager.on_eval_epoch_end(run_context)
         params.metrics = totals.compute()
         if inside_fit:
-            loss_entry = {} if forward.loss_fn is None else {"eval_loss": mean_loss.value}
+            loss_entry = {} if forward.loss_fn is None else {"eval_loss": totals.mean_loss.compute()}
             params.eval_results = {**params.metrics, **loss_entry}
         manager.on_eval_end(run_context)
     return cast(dict[str, Any], params.metrics)
@@ -133,7 +137,7 @@ def _train_epoch(
     update: OptimizerUpdate,
     manager: CallbackManager,
     run_context: TrainingContext,
-    advance: Callable[[CallbackParameters], None],
+    bar: Any,
 ) -> None:
     params = run_context.original_args()
     tell = manager.telling(run_context)
@@ -156,7 +160,9 @@ def _train_epoch(
         run_context.end_step()
         manager.on_train_step_end(run_context)
         run_context.run_deferred()
-        advance(params)
+        if bar is not None:
+            bar.set_description(f"epoch {params.cur_epoch_num}/{params.epoch_num}", refresh=False)
+            bar.update()
         if run_context.get_stop_requested():
             break
     else:
@@ -178,30 +184,3 @@ def _announced(batches: Iterator[Any], tell: Tell) -> Iterator[Any]:
         except StopIteration:
             return
         yield batch
-
-
-def _evaluate_in_fit(
-    forward: Forward, evaluation: FitEvaluation, manager: CallbackManager, run_context: RunContext
-) -> None:
-    params = run_context.original_args()
-    keys = ("mode", "cur_step_num", "batch_num", "dataset_sink_mode", "net_outputs")
-    training = {key: params[key] for key in keys}
-    audience = manager.for_fit_evaluation()
-    try:
-        evaluate(forward, evaluation.dataset, evaluation.metrics, audience, run_context, inside_fit=True)
-    finally:
-        params.update(training)
-
-
-@contextmanager
-def _progress_bar(shown: bool, total: int | None) -> Iterator[Callable[[CallbackParameters], None]]:
-    if not shown:
-        yield lambda _: None
-        return
-    with progress_bar(total, "step") as bar:
-
-        def advance(params: CallbackParameters) -> None:
-            bar.set_description(f"epoch {params.cur_epoch_num}/{params.epoch_num}", refresh=False)
-            bar.update()
-
-        yield advance

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..validation import check_bool, check_float, check_int, wrong_type
+from ..validation import check_bool, check_float, check_int
 
 
 class FixedLossScaleManager:
@@ -76,13 +76,6 @@ class DynamicLossScaleManager:
 
 
 LossScale = FixedLossScaleManager | DynamicLossScaleManager | torch.amp.GradScaler
-
-
-def checked_loss_scale(value: Any) -> LossScale | None:
-    if value is None or isinstance(value, LossScale):
-        return value
-    expected = "a FixedLossScaleManager, a DynamicLossScaleManager, a torch.amp.GradScaler or None"
-    raise wrong_type("loss_scale_manager", expected, value)
 
 
 class _FixedScaler(torch.amp.GradScaler):

@@ -13,21 +13,11 @@ from ..named_metrics import METRIC_NAMES, Loss, MetricByName, metric_by_name
 from ..validation import wrong_type
 
 
-class WeightedMean:
-    """The mean of batch values, each weighted by its number of samples; NaN and infinity stay."""
+class WeightedMean(Loss):
+    """The mean of batch values, each weighted by its number of samples; NaN where there are none."""
 
-    def __init__(self) -> None:
-        self._total = 0.0
-        self._weight = 0
-
-    def add(self, value: float, weight: int) -> None:
-        """Takes in the value of one batch."""
-        self._total += value * weight
-        self._weight += weight
-
-    @property
-    def value(self) -> float:
-        return self._total / self._weight if self._weight else float("nan")
+    def compute(self) -> float:
+        return super().compute() if self._weight else float("nan")
 
 
 def named_metrics(metrics: Any) -> dict[str, Any]:
@@ -76,6 +66,7 @@ class MetricTotals:
     """The totals of one evaluation; metrics that accumulate are reset, and moved to the device of the outputs."""
 
     def __init__(self, metrics: Mapping[str, Any], device: torch.device) -> None:
+        self.mean_loss = WeightedMean()
         self._metrics = dict(metrics)
         self._means = {name: WeightedMean() for name, metric in metrics.items() if not accumulates(metric)}
         for name, metric in metrics.items():
@@ -86,9 +77,11 @@ class MetricTotals:
 
     def update(self, outputs: Any, targets: Any, samples: int, loss: float | None) -> None:
         """Takes in one batch; its loss is the mean over its samples, None where the network has no loss function."""
+        if loss is not None:
+            self.mean_loss.update(loss, samples)
         for name, metric in self._metrics.items():
             if name in self._means:
-                self._means[name].add(_number(name, metric(outputs, targets)), samples)
+                self._means[name].update(_number(name, metric(outputs, targets)), samples)
             elif isinstance(metric, Loss):
                 metric.update(float("nan") if loss is None else loss, samples)
             else:
@@ -98,10 +91,7 @@ class MetricTotals:
         """Returns floats, CPU tensors where a metric has several values, and named results as ``name/result``."""
         results: dict[str, Any] = {}
         for name, metric in self._metrics.items():
-            if name in self._means:
-                results[name] = self._means[name].value
-                continue
-            result = metric.compute()
+            result = self._means.get(name, metric).compute()
             if isinstance(result, Mapping):
                 results.update({f"{name}/{key}": _plain(item) for key, item in result.items()})
             else:

@@ -21,7 +21,7 @@ from ..process_rank import parallel_parameters
 from ..validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 from .forward import Forward, LossFunction, check_dataset, dataset_length, to_device
 from .loop import FitEvaluation, evaluate, run, train_epochs
-from .loss_scale import LossScale, checked_loss_scale
+from .loss_scale import LossScale
 from .metrics import named_metrics
 from .update import ClipGradients, OptimizerUpdate
 
@@ -91,12 +91,12 @@ class Model:
             if function is not None and (not callable(function) or isinstance(function, type)):
                 raise wrong_type(name, "a function (an object, not its class) or None", function)
         self.loss_fn = loss_fn
-        if optimizer is not None:
-            check_instance("optimizer", optimizer, torch.optim.Optimizer, "a torch.optim.Optimizer or None")
-        self.optimizer = optimizer
+        expected = "a torch.optim.Optimizer or None"
+        self.optimizer = check_instance("optimizer", optimizer, torch.optim.Optimizer | None, expected)
         self.metrics = named_metrics(metrics)
         self._amp_level = check_choice("amp_level", amp_level, ("O0", "O2", "O3", "auto"))
-        self._loss_scale = checked_loss_scale(loss_scale_manager)
+        expected = "a FixedLossScaleManager, a DynamicLossScaleManager, a torch.amp.GradScaler or None"
+        self._loss_scale = check_instance("loss_scale_manager", loss_scale_manager, LossScale | None, expected)
         if keep_batchnorm_fp32 is not None:
             check_bool("keep_batchnorm_fp32", keep_batchnorm_fp32)
         self._keep_batchnorm_fp32 = keep_batchnorm_fp32
@@ -104,10 +104,15 @@ class Model:
         self._clip_gradients = clip_gradients
         self._scaler: torch.amp.GradScaler | None = None
         if device is not None:
-            checked_device = _checked_device(device)
-            network.to(checked_device)
+            expected = "a device name (such as 'cuda:0'), a torch.device or None"
+            check_instance("device", device, str | torch.device, expected)
+            try:
+                device = torch.device(device)
+            except RuntimeError as error:
+                raise wrong_value("device", "a device that PyTorch knows, such as 'cpu' or 'cuda:0'", device) from error
+            network.to(device)
             if isinstance(loss_fn, nn.Module):
-                loss_fn.to(checked_device)
+                loss_fn.to(device)
 
     def train(
         self,
@@ -249,21 +254,20 @@ class Model:
         update = self._optimizer_update(forward)
         check_dataset("train_dataset", train_dataset)
         batch_num = dataset_length(train_dataset)
+        initial_step = initial_epoch * (batch_num or 0)
         resumption = None
         if resume_from is not None:
             if initial_epoch:
                 raise wrong_value("initial_epoch", "0 when there is a resume_from, which knows it", initial_epoch)
             resumption = Resumption.from_checkpoint(resume_from)
             resumption.check(epoch, batch_num)
-        if batch_num is None and initial_epoch:
+            initial_epoch, initial_step = resumption.state.epochs_done, resumption.state.step
+            batch_num = resumption.state.batch_num if batch_num is None else batch_num
+        elif batch_num is None and initial_epoch:
             raise ValueError(
                 "train_dataset must have a length when initial_epoch is not 0, because the step counter continues from "
                 "initial_epoch * len(train_dataset). Give it a __len__."
             )
-        initial_step = initial_epoch * (batch_num or 0)
-        if resumption is not None:
-            initial_epoch, initial_step = resumption.state.epochs_done, resumption.state.step
-            batch_num = resumption.state.batch_num if batch_num is None else batch_num
         scaler = self._scaler if self._loss_scale is not None or forward.scales_loss else None
         params = CallbackParameters(
             mode="train",
@@ -343,19 +347,11 @@ def _check_sink(sink_size: int = -1, **modes: bool) -> None:
 
 def _checked_frequency(valid_frequency: int | Sequence[int]) -> Callable[[int], bool]:
     if isinstance(valid_frequency, list | tuple | range):
-        epochs = {
+        epochs = [
             check_int(f"valid_frequency[{index}]", epoch, minimum=1) for index, epoch in enumerate(valid_frequency)
-        }
+        ]
         return epochs.__contains__
     if isinstance(valid_frequency, bool) or not isinstance(valid_frequency, int | np.integer):
         raise wrong_type("valid_frequency", "an int or a list of epoch numbers", valid_frequency)
     every = check_int("valid_frequency", valid_frequency, minimum=1)
     return lambda epoch: epoch % every == 0
-
-
-def _checked_device(device: str | torch.device) -> torch.device:
-    check_instance("device", device, (str, torch.device), "a device name (such as 'cuda:0'), a torch.device or None")
-    try:
-        return torch.device(device)
-    except RuntimeError as error:
-        raise wrong_value("device", "a device that PyTorch knows, such as 'cpu' or 'cuda:0'", device) from error

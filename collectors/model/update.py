@@ -14,11 +14,8 @@ ClipGradients = Callable[[list[torch.Tensor]], Any]
 class WatchesLoss(Protocol):
     """An optimizer that looks at more of a backward pass than the gradients of its parameters, such as ``Thor``."""
 
-    def watch_loss(self, scaler: torch.amp.GradScaler, loss_is_sum: bool) -> None:
-        """Learns what the loss is scaled by, and whether it adds over samples."""
-
-    def gradients_multiplied(self, factor: float) -> None:
-        """Learns that the gradients of the parameters were multiplied after the backward pass."""
+    def watch_loss(self, scaler: torch.amp.GradScaler, loss_is_sum: bool) -> None: ...
+    def gradients_multiplied(self, factor: float) -> None: ...
 
 
 class OptimizerUpdate:
@@ -38,21 +35,15 @@ class OptimizerUpdate:
         self._clip_gradients = clip_gradients
         # As in one batch of all samples, each batch's mean loss counts by its number of samples; the last may be small.
         self._weighs = accumulation_steps > 1 and not loss_is_sum
-        self._batches = 0
-        self._samples = 0
-        self._nominal = 0
-        self._is_moving = False
+        self._batches = self._samples = self._nominal = 0
+        self.is_moving = False
+        """Whether an optimizer step has begun and not ended, so that it may have moved some parameters only."""
         if isinstance(optimizer, WatchesLoss):
             optimizer.watch_loss(scaler, loss_is_sum)
 
     @property
     def pending(self) -> bool:
         return self._batches > 0
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether an optimizer step has begun and not ended, so that it may have moved some parameters only."""
-        return self._is_moving
 
     @property
     def complete(self) -> bool:
@@ -82,9 +73,7 @@ class OptimizerUpdate:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._batches = state.get("batches", 0)
-        self._samples = state.get("samples", 0)
-        self._nominal = state.get("nominal", 0)
+        self._batches, self._samples, self._nominal = (state.get(name, 0) for name in ("batches", "samples", "nominal"))
         if not state:
             return
         for parameter, gradient in zip(self._parameters(), state["gradients"], strict=True):
@@ -103,9 +92,9 @@ class OptimizerUpdate:
         if self._clip_gradients is not None:
             self._scaler.unscale_(self._optimizer)
             self._clip_gradients(parameters)
-        self._is_moving = True
+        self.is_moving = True
         self._scaler.step(self._optimizer)
-        self._is_moving = False
+        self.is_moving = False
         self._scaler.update()
         self._batches = 0
 

@@ -53,18 +53,16 @@ class TrainingState:
 
     @classmethod
     def from_tree(cls, tree: Any) -> TrainingState:
-        expected = {name: getattr(hint, "__origin__", hint) for name, hint in get_type_hints(cls, localns={}).items()}
+        kinds = {name: getattr(hint, "__origin__", hint) for name, hint in get_type_hints(cls, localns={}).items()}
+        given = tree if isinstance(tree, dict) else {}
         wrong = [
             name
-            for name, kind in expected.items()
-            if not isinstance(tree, dict)
-            or name not in tree
-            or (kind in (int, bool, dict, list) and type(tree[name]) is not kind)
-        ]
-        if wrong or set(tree) != set(expected):
-            wrong = wrong or sorted(set(tree) - set(expected))
+            for name, kind in kinds.items()
+            if name not in given or (kind in (int, bool, dict, list) and type(given[name]) is not kind)
+        ] or sorted(given.keys() - kinds.keys())
+        if wrong:
             raise ValueError(f"of the training state, {wrong} are missing, wrong or unknown")
-        return cls(**tree)
+        return cls(**given)
 
 
 @dataclass(frozen=True)
@@ -156,10 +154,8 @@ def read_archive(path: Path, key: bytes | None, mode: str) -> Archive:
     # One of our files with damaged metadata must not pass for a foreign file.
     named = not metadata.keys().isdisjoint(("sha256", "contents", "encryption"))
     if metadata.get("format") != _FORMAT and not named and not any("sha256" in text for text in metadata.values()):
-        return Archive(
-            {canonical_name(name): array for name, array in arrays.items()},
-            '{"info": {"dict": []}, "training": null}',
-        )
+        weights = {canonical_name(name): array for name, array in arrays.items()}
+        return Archive(weights, '{"info": {"dict": []}, "training": null}')
     if metadata.get("format_version") != _VERSION:
         raise CheckpointError(
             f"checkpoint {path} has the format version {metadata.get('format_version')}, but this library reads "
@@ -190,15 +186,12 @@ def encode(tree: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return next(kind for kind in _PLAIN if isinstance(tree, kind))(tree)
     if isinstance(tree, bytes):
         return {"bytes": tree.hex()}
-    if isinstance(tree, list):
-        return [encode(item, f"{name}/{index}", arrays) for index, item in enumerate(tree)]
-    if isinstance(tree, tuple):
-        return {"tuple": [encode(item, f"{name}/{index}", arrays) for index, item in enumerate(tree)]}
+    if isinstance(tree, list | tuple):
+        items = [encode(item, f"{name}/{index}", arrays) for index, item in enumerate(tree)]
+        return items if isinstance(tree, list) else {"tuple": items}
     if isinstance(tree, Mapping):
-        kind = "counter" if isinstance(tree, Counter) else "dict"
-        return {
-            kind: [[encode(key, name, arrays), encode(item, f"{name}/{key}", arrays)] for key, item in tree.items()]
-        }
+        pairs = [[encode(key, name, arrays), encode(item, f"{name}/{key}", arrays)] for key, item in tree.items()]
+        return {"counter" if isinstance(tree, Counter) else "dict": pairs}
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(tree, torch.Tensor):
         from ..networks.torch_network import to_array

@@ -18,11 +18,12 @@ from ..networks.weight_space import State, is_extra_state
 from ..validation import check_choice, check_instance, check_path
 from .archive import Archive, TrainingState, read_archive, storable_extra_states, write_archive
 from .config import check_info_value
-from .encryption import ENCRYPTION_MODES, check_key, require_cryptography
+from .encryption import ENCRYPTION_MODES, check_encryption, check_key
 
 SUFFIX = ".safetensors"
+_PLACE = rf"-(\d+)_(\d+)(?:_breakpoint)?{re.escape(SUFFIX)}"
 # The last group of numbers counts: a file with the prefix CKP-1 does not have the prefix CKP.
-CHECKPOINT_NAME = re.compile(rf"(.+)-(\d+)_(\d+)(?:_breakpoint)?{re.escape(SUFFIX)}", re.DOTALL)
+CHECKPOINT_NAME = re.compile(f"(.+){_PLACE}", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,9 @@ def save_checkpoint(
     file = check_path("path", path)
     if file.suffix != SUFFIX:
         file = file.with_name(file.name + SUFFIX)
-    if append_dict is not None:
-        check_instance("append_dict", append_dict, Mapping, "a dict or None")
+    check_instance("append_dict", append_dict, (Mapping, type(None)), "a dict or None")
     info = {key: check_info_value("append_dict", key, value) for key, value in (append_dict or {}).items()}
-    check_choice("enc_mode", enc_mode, ENCRYPTION_MODES)
-    if enc_key is not None:
-        check_key("enc_key", enc_key)
-        require_cryptography()
+    check_encryption(enc_key, enc_mode)
     archive = Archive.pack(read_network(network), info, None, storable_extra_states(network))
     make_directory(file.parent)
     write_archive(file, archive, enc_key, enc_mode)
@@ -143,19 +140,16 @@ def latest_checkpoint(directory: str | os.PathLike[str], prefix: str = "CKP") ->
     check_instance("prefix", prefix, str, "a str")
     if not folder.is_dir():
         return None
-    runs = re.compile(rf"{re.escape(prefix)}(?:_(\d+))?")
-    found = []
-    for file in folder.iterdir():
-        parts = parse_name(file.name)
-        run = parts and runs.fullmatch(parts[0])
-        if parts and run:
-            found.append(((int(run[1] or 0), parts[1], parts[2], file.name), file))
-    return max(found)[1] if found else None
+    runs = re.compile(rf"{re.escape(prefix)}(?:_(\d+))?{_PLACE}")
+    matches = {file: match for file in folder.iterdir() if (match := runs.fullmatch(file.name))}
+    # Run, epoch and step; the first run has no number.
+    places = {file: tuple(int(number or 0) for number in match.groups()) for file, match in matches.items()}
+    return max(places, key=lambda file: (places[file], file.name), default=None)
 
 
-def parse_name(name: str) -> tuple[str, int, int] | None:
+def prefix_of(name: str) -> str | None:
     match = CHECKPOINT_NAME.fullmatch(name)
-    return (match[1], int(match[2]), int(match[3])) if match else None
+    return match and match[1]
 
 
 def load_weights(network: Any, weights: State, extra_states: Mapping[str, Any], where: str) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..networks.readers import is_network
-from ..validation import check_bool, check_choice, check_int, wrong_type, wrong_value
-from .encryption import ENCRYPTION_MODES, check_key, require_cryptography
+from ..validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
+from .encryption import check_encryption
 
-FORMATS = ("safetensors",)
 _COUNTERS = ("epoch_num", "step_num")
+_SAVING = ("save_checkpoint_steps", "save_checkpoint_seconds")
+_KEEPING = ("keep_checkpoint_max", "keep_checkpoint_per_n_minutes")
 
 
 class _Default(int):
@@ -81,12 +82,12 @@ class CheckpointConfig:
     training_state: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not self._choose("save_checkpoint_steps", "save_checkpoint_seconds"):
+        if not self._choose(*_SAVING):
             raise ValueError(
                 "save_checkpoint_steps or save_checkpoint_seconds must be positive, but both are 0 or None, so nothing "
                 "would ever be saved. Give one of them."
             )
-        if not self._choose("keep_checkpoint_max", "keep_checkpoint_per_n_minutes"):
+        if not self._choose(*_KEEPING):
             self._set(keep_checkpoint_max=1)
         if not check_bool("integrated_save", self.integrated_save):
             _warn_without_effect("integrated_save=False", "sharded tensors are not supported, so no file is a part")
@@ -94,15 +95,12 @@ class CheckpointConfig:
         if self.saved_network is not None and not is_network(self.saved_network):
             raise wrong_type("saved_network", "a torch.nn.Module or None", self.saved_network)
         self._set(_append_dict=_check_append_info(self.append_info))
-        check_choice("enc_mode", self.enc_mode, ENCRYPTION_MODES)
-        if self.enc_key is not None:
-            check_key("enc_key", self.enc_key)
-            require_cryptography()
+        check_encryption(self.enc_key, self.enc_mode)
         check_bool("exception_save", self.exception_save)
         check_bool("crc_check", self.crc_check)
         if check_bool("remove_redundancy", self.remove_redundancy):
             _warn_without_effect("remove_redundancy=True", "only rank 0 writes, so no two files hold the same")
-        check_choice("format", self.format, FORMATS)
+        check_choice("format", self.format, ("safetensors",))
         check_bool("training_state", self.training_state)
 
     @property
@@ -121,30 +119,22 @@ class CheckpointConfig:
 
     def get_checkpoint_policy(self) -> dict[str, Any]:
         """Returns the four numbers and ``saved_network`` by name; what does not apply is None."""
-        return {
-            "save_checkpoint_steps": self.save_checkpoint_steps,
-            "save_checkpoint_seconds": self.save_checkpoint_seconds,
-            "keep_checkpoint_max": self.keep_checkpoint_max,
-            "keep_checkpoint_per_n_minutes": self.keep_checkpoint_per_n_minutes,
-            "saved_network": self.saved_network,
-        }
+        return {name: getattr(self, name) for name in (*_SAVING, *_KEEPING, "saved_network")}
 
     def _choose(self, *names: str) -> bool:
         """Leaves at most one of two numbers, the user's rather than a default; returns whether there is one."""
         given = {name: getattr(self, name) for name in names}
-        numbers = [
-            None if value is None else check_int(name, value, minimum=0) or None for name, value in given.items()
-        ]
-        if all(numbers):
-            by_default = [isinstance(value, _Default) for value in given.values()]
-            if not any(by_default):
-                raise ValueError(
-                    f"{names[0]} and {names[1]} exclude each other, but got {numbers[0]} and {numbers[1]}. "
-                    "Give one of them."
-                )
-            numbers[by_default.index(True)] = None
-        self._set(**dict(zip(names, numbers, strict=True)))
-        return any(numbers)
+        numbers = {
+            name: None if value is None else check_int(name, value, minimum=0) or None for name, value in given.items()
+        }
+        if all(numbers.values()):
+            default = next((name for name, value in given.items() if isinstance(value, _Default)), None)
+            if default is None:
+                both = " and ".join(map(str, numbers.values()))
+                raise ValueError(f"{' and '.join(names)} exclude each other, but got {both}. Give one of them.")
+            numbers[default] = None
+        self._set(**numbers)
+        return any(numbers.values())
 
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
@@ -152,9 +142,7 @@ class CheckpointConfig:
 
 
 def _check_async(value: Any) -> bool | str:
-    if not isinstance(value, str):
-        if not isinstance(value, bool | np.bool_):
-            raise wrong_type("async_save", "a bool or 'thread'", value)
+    if not isinstance(check_instance("async_save", value, (bool, np.bool_, str), "a bool or 'thread'"), str):
         return bool(value)
     if value == "process":
         raise wrong_value("async_save", "a bool or 'thread' (a forked process can hang beside threads and CUDA)", value)
@@ -162,13 +150,11 @@ def _check_async(value: Any) -> bool | str:
 
 
 def _check_append_info(value: Any) -> dict[str, Any] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list | tuple):
-        raise wrong_type("append_info", 'a list of "epoch_num", "step_num" and at most one dict, or None', value)
+    expected = 'a list of "epoch_num", "step_num" and at most one dict, or None'
+    check_instance("append_info", value, (list, tuple, type(None)), expected)
     result: dict[str, Any] = {}
-    entries: dict[str, Any] | None = None
-    for index, item in enumerate(value):
+    entries = None
+    for index, item in enumerate(value or ()):
         name = f"append_info[{index}]"
         if isinstance(item, str):
             result.setdefault(check_choice(name, item, _COUNTERS), 0)
@@ -179,18 +165,16 @@ def _check_append_info(value: Any) -> dict[str, Any] | None:
                 f"{name} is a second dict, but append_info may have only one; put all values into one dict."
             )
         else:
-            entries = {key: _check_own_value(name, key, entry) for key, entry in item.items()}
+            entries = {
+                key: check_int(f"{name}[{key!r}]", entry) if key in _COUNTERS else check_info_value(name, key, entry)
+                for key, entry in item.items()
+            }
             result.update(entries)
     return result or None
 
 
-def _check_own_value(name: str, key: Any, value: Any) -> Any:
-    return check_int(f"{name}[{key!r}]", value) if key in _COUNTERS else check_info_value(name, key, value)
-
-
 def check_info_value(name: str, key: Any, value: Any) -> Any:
-    if not isinstance(key, str):
-        raise wrong_type(f"a key of {name}", "a str", key)
+    check_instance(f"a key of {name}", key, str, "a str")
     if isinstance(value, int | float | str | np.generic | np.ndarray) or hasattr(value, "detach"):
         return value
     raise wrong_type(f"{name}[{key!r}]", "an int, float, bool, str, tensor or array", value)

@@ -5,33 +5,38 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ..errors import CheckpointError
 from ..validation import check_choice
 
 ENCRYPTION_MODES = ("AES-GCM", "AES-CBC")
-KEY_LENGTHS = (16, 24, 32)
 _VERSION = b"summary-landscape checkpoint 1 "
 _SALT, _VERIFIER, _TAG, _DIGEST, _AES_BLOCK = 32, 16, 16, 32, 16
 # The library takes at most 2 GiB at once.
 _BLOCK = 64 * 1024 * 1024
 
 
-def check_key(name: str, key: Any) -> bytes:
+def check_key(name: str, key: Any) -> None:
     # No error shows the key itself.
     if not isinstance(key, bytes):
         raise TypeError(f"{name} must be bytes of length 16, 24 or 32, or None, but got {type(key).__name__}.")
-    if len(key) not in KEY_LENGTHS:
+    if len(key) not in (16, 24, 32):
         raise ValueError(
             f"{name} must have 16, 24 or 32 bytes (AES-128, -192 or -256), but got {len(key)}. "
             "secrets.token_bytes(32) makes one."
         )
-    return key
 
 
-def require_cryptography() -> None:
+def check_encryption(key: Any, mode: Any) -> None:
+    check_choice("enc_mode", mode, ENCRYPTION_MODES)
+    if key is not None:
+        check_key("enc_key", key)
+        _require_cryptography()
+
+
+def _require_cryptography() -> None:
     try:
         import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401
     except ImportError as error:
@@ -45,22 +50,26 @@ def encrypt(plain: bytes, key: bytes, mode: str) -> bytes:
     salt = os.urandom(_SALT)
     file_key, mac_key, verifier = _derive(key, salt, mode)
     head = salt + verifier
-    return head + (_seal_gcm(plain, file_key, head) if mode == "AES-GCM" else _seal_cbc(plain, file_key, mac_key, head))
+    if mode == "AES-GCM":
+        return head + _gcm(plain, file_key, head, opens=False)
+    return head + _seal_cbc(plain, file_key, mac_key, head)
 
 
 def decrypt(sealed: bytes, key: bytes, mode: str, where: str) -> bytes:
     """Returns what ``encrypt`` was given; ValueError for another key or mode, CheckpointError for changed bytes."""
-    check_key("dec_key", key)
-    check_choice("dec_mode", mode, ENCRYPTION_MODES)
-    require_cryptography()
+    _require_cryptography()
+    from cryptography.exceptions import InvalidTag
+
     head, body = sealed[: _SALT + _VERIFIER], sealed[_SALT + _VERIFIER :]
     file_key, mac_key, verifier = _derive(key, head[:_SALT], mode)
     if not hmac.compare_digest(verifier, head[_SALT:]):
         raise ValueError(f"dec_key must be the key that {where} was encrypted with, but it is another one.")
-    plain = _open_gcm(body, file_key, head) if mode == "AES-GCM" else _open_cbc(body, file_key, mac_key, head)
-    if plain is None:
-        raise CheckpointError(f"{where} was changed or truncated after it was written; copy it again.")
-    return plain
+    try:
+        if mode == "AES-GCM":
+            return _gcm(body, file_key, head, opens=True)
+        return _open_cbc(body, file_key, mac_key, head)
+    except InvalidTag:
+        raise CheckpointError(f"{where} was changed or truncated after it was written; copy it again.") from None
 
 
 # HKDF-SHA256 (Krawczyk and Eronen 2010): each file has keys of its own, from the user's key and a random salt, so that
@@ -74,24 +83,11 @@ def _derive(key: bytes, salt: bytes, mode: str) -> tuple[bytes, bytes, bytes]:
     return derived[: len(key)], derived[len(key) : -_VERIFIER], derived[-_VERIFIER:]
 
 
-def _seal_gcm(plain: bytes, key: bytes, head: bytes) -> bytes:
+def _gcm(data: bytes, key: bytes, head: bytes, *, opens: bool) -> bytes:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    return _gcm(AESGCM(key).encrypt, plain, _BLOCK, head)
-
-
-def _open_gcm(body: bytes, key: bytes, head: bytes) -> bytes | None:
-    from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-    try:
-        return _gcm(AESGCM(key).decrypt, body, _BLOCK + _TAG, head)
-    except InvalidTag:
-        return None
-
-
-def _gcm(crypt: Callable[[bytes, memoryview, bytes], bytes], data: bytes, size: int, head: bytes) -> bytes:
-    blocks = list(_blocks(data, size)) or [memoryview(b"")]
+    crypt = AESGCM(key).decrypt if opens else AESGCM(key).encrypt
+    blocks = list(_blocks(data, _BLOCK + _TAG if opens else _BLOCK)) or [memoryview(b"")]
     # The number of blocks is authenticated with each, so that none can be cut off.
     about = head + len(blocks).to_bytes(8, "big")
     return b"".join(crypt(index.to_bytes(12, "big"), block, about) for index, block in enumerate(blocks))
@@ -107,13 +103,14 @@ def _seal_cbc(plain: bytes, key: bytes, mac_key: bytes, head: bytes) -> bytes:
     return body + hmac.digest(mac_key, head + body, hashlib.sha256)
 
 
-def _open_cbc(body: bytes, key: bytes, mac_key: bytes, head: bytes) -> bytes | None:
+def _open_cbc(body: bytes, key: bytes, mac_key: bytes, head: bytes) -> bytes:
+    from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.padding import PKCS7
 
     body, tag = body[:-_DIGEST], body[-_DIGEST:]
     # Checked before anything is decrypted: nobody without the key may learn anything about the padding.
     if not hmac.compare_digest(tag, hmac.digest(mac_key, head + body, hashlib.sha256)):
-        return None
+        raise InvalidTag
     decryptor, unpadder = _cbc(key, body[:_AES_BLOCK]).decryptor(), PKCS7(_AES_BLOCK * 8).unpadder()
     plain = [unpadder.update(decryptor.update(block)) for block in _blocks(body[_AES_BLOCK:], _BLOCK)]
     return b"".join((*plain, unpadder.finalize()))

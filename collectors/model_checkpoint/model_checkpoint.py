@@ -56,14 +56,11 @@ class ModelCheckpoint(BuiltInCallback):
         stateful: Mapping[str, Any] | None = None,
     ) -> None:
         self._prefix = prefix if callable(prefix) else check_prefix(prefix)
-        self._directory: Path | TextFromParameters
-        if callable(directory):
-            self._directory = directory
-        else:
-            self._directory = check_directory(Path.cwd() if directory is None else directory)
-        if config is not None:
-            check_instance("config", config, CheckpointConfig, "a CheckpointConfig or None")
-        self._config = CheckpointConfig() if config is None else config
+        self._directory: Path | TextFromParameters = (
+            directory if callable(directory) else check_directory(Path.cwd() if directory is None else directory)
+        )
+        config = CheckpointConfig() if config is None else config
+        self._config = check_instance("config", config, CheckpointConfig, "a CheckpointConfig or None")
         self._stateful = _check_stateful(stateful)
         self._latest = ""
         self._run: CheckpointRun | None = None
@@ -123,7 +120,7 @@ class ModelCheckpoint(BuiltInCallback):
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
         if self._run is not None and self._config.exception_save:
             is_saved = self._run.save_exception(run_context)
-            if is_saved and isinstance(run_context, TrainingContext) and run_context.is_inside_update:
+            if is_saved and isinstance(run_context, TrainingContext) and run_context.update.is_moving:
                 error.add_note(
                     f"{self._latest} was saved in the middle of an optimizer step, which may have moved some of the "
                     "parameters: a training that goes on from it makes that step again. From an earlier checkpoint it "
@@ -141,12 +138,10 @@ class ModelCheckpoint(BuiltInCallback):
     def _begin(self, params: dict[str, Any], steps_done: int) -> None:
         self._close()
         others = [item for item in params.get("list_callback") or () if isinstance(item, ModelCheckpoint)]
-        used_prefixes = {
-            item._run.prefix for item in others if item._run is not None and item._directory == self._directory
-        }
+        beside = {item._run.prefix for item in others if item._run is not None and item._directory == self._directory}
         if is_first_rank():
             self._run = CheckpointRun(
-                self._config, self._prefix, self._directory, params, steps_done, used_prefixes, self._note_written
+                self._config, self._prefix, self._directory, params, steps_done, beside, self._note_written
             )
 
     def _present_run(self, run_context: RunContext) -> CheckpointRun | None:

@@ -14,7 +14,7 @@ from ..callbacks.callback_manager import callbacks_with_state, restore_callbacks
 from ..errors import CheckpointError
 from ..networks.weight_space import State, is_extra_state
 from ..process_rank import is_first_rank
-from ..validation import wrong_type
+from ..validation import check_instance
 from .archive import TrainingState
 from .checkpoint_file import Checkpoint, load_checkpoint, load_weights
 
@@ -28,7 +28,7 @@ class PendingUpdate(Protocol):
     @property
     def pending(self) -> bool: ...
     @property
-    def is_moving(self) -> bool: ...
+    def is_moving(self) -> bool: ...  # whether an optimizer step has begun and not ended
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
@@ -46,13 +46,10 @@ class TrainingContext(RunContext):
     """A run context that says where training is (as ``TrainingState``), hands out its state, and goes on from one."""
 
     def __init__(
-        self,
-        original_args: dict[str, Any],
-        update: PendingUpdate,
-        resumption: Resumption | None = None,
+        self, original_args: dict[str, Any], update: PendingUpdate, resumption: Resumption | None = None
     ) -> None:
         super().__init__(original_args)
-        self._update = update
+        self.update = update
         self._resumption = resumption
         self._deferred: list[Callable[[], None]] = []
         self._epoch_random: dict[str, Any] | None = None
@@ -66,12 +63,7 @@ class TrainingContext(RunContext):
 
     @property
     def has_unused_gradients(self) -> bool:
-        return self._update.pending
-
-    @property
-    def is_inside_update(self) -> bool:
-        """Whether an optimizer step has begun and not ended: the parameters are neither before it nor behind it."""
-        return self._update.is_moving
+        return self.update.pending
 
     def after_hooks(self, function: Callable[[], None]) -> None:
         self._deferred.append(function)
@@ -84,7 +76,7 @@ class TrainingContext(RunContext):
     def before_begin(self) -> None:
         """Restores what callbacks may look at in their first hook."""
         if self._resumption is not None:
-            self._resumption.restore_objects(self.original_args(), self._update)
+            self._resumption.restore_objects(self.original_args(), self.update)
 
     def after_begin(self) -> None:
         """Goes on from the end of an epoch, where the checkpoint was saved at one."""
@@ -131,7 +123,7 @@ class TrainingContext(RunContext):
         optimizer = params["optimizer"]
         now = self.capture_random() if moment is None else moment.random
         # Without any now, an optimizer step has used them since that moment.
-        gradients = self._update.state_dict() if moment is None or not self._update.pending else moment.gradients
+        gradients = self.update.state_dict() if moment is None or not self.update.pending else moment.gradients
         return TrainingState(
             epoch=self.epoch,
             epoch_steps=self.epoch_steps,
@@ -153,7 +145,7 @@ class TrainingContext(RunContext):
 
     def capture_moment(self) -> Moment:
         """Returns a copy of what the next step changes before it is finished."""
-        return Moment(self.step, self.capture_random(), copy.deepcopy(self._update.state_dict()))
+        return Moment(self.step, self.capture_random(), copy.deepcopy(self.update.state_dict()))
 
     def capture_random(self) -> dict[str, Any]:
         from .random_state import capture_random_state
@@ -164,7 +156,7 @@ class TrainingContext(RunContext):
         from .random_state import restore_random_state
 
         params = self.original_args()
-        resumption.restore_objects(params, self._update)
+        resumption.restore_objects(params, self.update)
         resumption.restore_callbacks(params)
         state = resumption.state
         if state.net_outputs is not None:
@@ -189,8 +181,7 @@ class Resumption:
     def from_checkpoint(cls, resume_from: Any) -> Resumption:
         if isinstance(resume_from, str | os.PathLike):
             resume_from = load_checkpoint(resume_from)
-        if not isinstance(resume_from, Checkpoint):
-            raise wrong_type("resume_from", "a Checkpoint, its path or None", resume_from)
+        check_instance("resume_from", resume_from, Checkpoint, "a Checkpoint, its path or None")
         state = resume_from.training_state
         if state is None:
             raise CheckpointError(
@@ -214,7 +205,6 @@ class Resumption:
             raise another_dataset(batch_num, state.batch_num)
 
     def restore_objects(self, params: Any, update: PendingUpdate) -> None:
-        """Loads network, optimizer, gradient scaler, unused gradients and loss function."""
         state, loss_fn = self.state, params["loss_fn"]
         load_weights(params["network"], self.weights, self.extra_states, self.where)
         restore_optimizer(params["optimizer"], state.optimizer)

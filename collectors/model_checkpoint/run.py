@@ -15,17 +15,17 @@ from ..callbacks.callback import RunContext
 from ..files import system
 from ..files.local_files import naming, remove_stale_temporaries
 from ..networks.readers import read_network
-from ..validation import wrong_type, wrong_value
+from ..validation import check_instance, wrong_value
 from .archive import Archive, storable_extra_states
-from .checkpoint_file import CHECKPOINT_NAME, SUFFIX, check_directory, make_directory, parse_name
+from .checkpoint_file import CHECKPOINT_NAME, SUFFIX, check_directory, make_directory, prefix_of
 from .config import CheckpointConfig
 from .resuming import Moment, TrainingContext
-from .writer import CheckpointWriter, Retention, SavePolicy
+from .writer import CheckpointWriter
 
 TextFromParameters = Callable[[Any], str]
 
 
-class CheckpointRun:
+class CheckpointRun(CheckpointWriter):
     """Saves the checkpoints of one run; calls ``written`` with the path of each that is safely on disk."""
 
     def __init__(
@@ -38,12 +38,10 @@ class CheckpointRun:
         used_prefixes: Collection[str],
         written: Callable[[str], None],
     ) -> None:
-        self._config, self._given_prefix, self._directory = config, prefix, directory
-        self._params, self._notify = params, written
-        self._first_step = steps_done
-        self._policy = SavePolicy(
-            config.save_checkpoint_steps, config.save_checkpoint_seconds, self._first_step, time.monotonic()
-        )
+        super().__init__(config)
+        self._given_prefix, self._directory, self._params, self._notify = prefix, directory, params, written
+        self._first_step = self._last_step = steps_done
+        self._last_time = time.monotonic()
         self.prefix = prefix if isinstance(prefix, str) else ""
         if isinstance(directory, Path):
             make_directory(directory)
@@ -54,10 +52,9 @@ class CheckpointRun:
         self._current: Path | None = None
         self._saved_with_unused_gradients = False
         self._at_step_end: Moment | None = None
-        self._writer = self._new_writer([])
 
     def state_dict(self) -> dict[str, Any]:
-        files = self._writer.retention.files + ([] if self._current is None else [self._current])
+        files = self._retention.files + ([] if self._current is None else [self._current])
         return {"directory": str(self._directory), "prefix": self.prefix, "files": [path.name for path in files]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -67,19 +64,15 @@ class CheckpointRun:
             return
         if not re.fullmatch(rf"{re.escape(given)}(_\d+)?", prefix):
             return
-        # A manipulated checkpoint must not make us delete files of others.
-        paths = [folder / name for name in state["files"] if Path(name).name == name and _is_of(prefix, name)]
         self.prefix = prefix
-        self._writer.close()
-        self._writer = self._new_writer([path for path in paths if path.is_file()])
-
-    def check(self) -> None:
-        self._writer.check()
+        self.wait()
+        # A manipulated checkpoint must not make us delete files of others.
+        names = [name for name in state["files"] if Path(name).name == name and prefix_of(name) == prefix]
+        self._keep(folder / name for name in names if (folder / name).is_file())
 
     def end_step(self, run_context: RunContext) -> None:
-        """Saves if that is due or a callback asked to stop."""
         step, _, _ = _place(run_context)
-        if self._policy.due(step, time.monotonic()) or run_context.get_stop_requested():
+        if self._is_due(step) or run_context.get_stop_requested():
             self._save(run_context)
         if self._config.exception_save and isinstance(run_context, TrainingContext):
             self._at_step_end = run_context.capture_moment()
@@ -88,10 +81,10 @@ class CheckpointRun:
         """Saves the last step unless it is saved already, and waits until everything is on disk."""
         step, _, _ = _place(run_context)
         # The end of an epoch uses gradients that are left over, after its last step was saved.
-        used = self._saved_with_unused_gradients and not _has_unused_gradients(run_context)
-        if step > self._policy.last_step or used:
+        used = self._saved_with_unused_gradients and not getattr(run_context, "has_unused_gradients", False)
+        if step > self._last_step or used:
             self._save(run_context)
-        self._writer.wait()
+        self.wait()
 
     def save_exception(self, run_context: RunContext) -> bool:
         """Saves what an error left, and returns whether it did: nothing when no step was done."""
@@ -102,23 +95,21 @@ class CheckpointRun:
         in_epoch = isinstance(run_context, TrainingContext) and not run_context.epoch_complete
         moment = self._at_step_end
         self._save(run_context, "_breakpoint", moment if in_epoch and moment and moment.step == step else None)
-        self._writer.wait()
+        self.wait()
         return True
 
-    def close(self) -> None:
-        self._writer.close()
-
-    def _new_writer(self, files: list[Path]) -> CheckpointWriter:
-        config = self._config
-        retention = Retention(config.keep_checkpoint_max, config.keep_checkpoint_per_n_minutes, files)
-        return CheckpointWriter(retention, config.enc_key, config.enc_mode, bool(config.async_save), self._note_written)
+    def _is_due(self, step: int) -> bool:
+        if self._config.save_checkpoint_steps is not None:
+            return step >= self._last_step + self._config.save_checkpoint_steps
+        seconds = self._config.save_checkpoint_seconds
+        return seconds is not None and time.monotonic() - self._last_time > seconds
 
     def _note_written(self, path: Path, step: int) -> None:
         self._params["last_save_ckpt_step"], self._params["latest_ckpt_file"] = step, str(path)
         self._notify(str(path))
 
     def _save(self, run_context: RunContext, ending: str = "", moment: Moment | None = None) -> None:
-        self._writer.wait()
+        self.wait()
         params = run_context.original_args()
         step, epoch, step_of_epoch = _place(run_context)
         path = self._path(params, f"{epoch}_{step_of_epoch}", ending)
@@ -136,9 +127,9 @@ class CheckpointRun:
                 state = replace(state, network={**read_network(trained), **storable_extra_states(trained)})
         info = self._config.info(epoch, step)
         archive = Archive.pack(read_network(network), info, state, storable_extra_states(network))
-        self._policy.saved(step, time.monotonic())
-        self._saved_with_unused_gradients = _has_unused_gradients(run_context)
-        self._writer.write(path, archive, step, kept=bool(ending))
+        self._last_step, self._last_time = step, time.monotonic()
+        self._saved_with_unused_gradients = getattr(run_context, "has_unused_gradients", False)
+        self._write(path, archive, step, kept=bool(ending))
 
     def _path(self, params: Any, place: str, ending: str) -> Path:
         folder = self._directory
@@ -151,13 +142,12 @@ class CheckpointRun:
 
 
 def check_prefix(prefix: Any) -> str:
-    if not isinstance(prefix, str):
-        raise wrong_type("prefix", "a str, or a function of cb_params that returns one", prefix)
-    refused = ", and none that Windows refuses" if system.refuses_name(prefix) else ""
-    if not prefix.strip() or "/" in prefix or "\0" in prefix or len(os.fsencode(prefix)) > 180 or refused:
+    name: str = check_instance("prefix", prefix, str, "a str, or a function of cb_params that returns one")
+    refused = ", and none that Windows refuses" if system.refuses_name(name) else ""
+    if not name.strip() or "/" in name or "\0" in name or len(os.fsencode(name)) > 180 or refused:
         expected = f"a part of a file name: not blank, without '/', at most 180 bytes{refused}"
-        raise wrong_value("prefix", expected, prefix)
-    return prefix
+        raise wrong_value("prefix", expected, name)
+    return name
 
 
 def _place(run_context: RunContext) -> tuple[int, int, int]:
@@ -169,18 +159,9 @@ def _place(run_context: RunContext) -> tuple[int, int, int]:
     return step, int(params.get("cur_epoch_num", 0)), (step - 1) % batches + 1 if batches else step
 
 
-def _has_unused_gradients(run_context: RunContext) -> bool:
-    return isinstance(run_context, TrainingContext) and run_context.has_unused_gradients
-
-
-def _is_of(prefix: str, name: str) -> bool:
-    parts = parse_name(name)
-    return parts is not None and parts[0] == prefix
-
-
 def unused_prefix(folder: Path, prefix: str, used_prefixes: Collection[str]) -> str:
     """Returns the prefix, or ``prefix_1``, ``prefix_2``, ..., the first that no file in the directory has."""
-    found = {parts[0] for parts in (parse_name(file.name) for file in folder.iterdir()) if parts}
+    found = filter(None, (prefix_of(file.name) for file in folder.iterdir()))
     used = {system.as_compared(name) for name in {*found, *used_prefixes}}
     candidates = itertools.chain([prefix], (f"{prefix}_{number}" for number in itertools.count(1)))
     return next(candidate for candidate in candidates if system.as_compared(candidate) not in used)

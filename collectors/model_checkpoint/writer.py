@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import CheckpointWriteError, reason_of
 from ..files.background import OrderedJobs
 from .archive import Archive, write_archive
+from .config import CheckpointConfig
 
 
 class CheckpointWriter:
-    """Writes one checkpoint after the other; calls ``written`` on the training thread when a file is safely on disk."""
+    """Writes one checkpoint after the other; calls ``_note_written`` on the training thread when a file is on disk."""
 
-    def __init__(
-        self, retention: Retention, key: bytes | None, mode: str, beside: bool, written: Callable[[Path, int], None]
-    ) -> None:
-        self.retention = retention
-        self._key, self._mode = key, mode
-        self._written = written
-        self._jobs = OrderedJobs("checkpoint-writer", 1) if beside else None
+    def __init__(self, config: CheckpointConfig) -> None:
+        self._config = config
+        self._keep([])
+        self._jobs = OrderedJobs("checkpoint-writer", 1) if config.async_save else None
         self._pending: tuple[Path, int] | None = None
         self._failure: Exception | None = None
 
-    def write(self, path: Path, archive: Archive, step: int, *, kept: bool = False) -> None:
+    def _note_written(self, path: Path, step: int) -> None:
+        raise NotImplementedError
+
+    def _keep(self, files: Iterable[Path]) -> None:
+        """Begins with files that exist; the surplus of these and later ones is deleted."""
+        self._retention = Retention(self._config.keep_checkpoint_max, self._config.keep_checkpoint_per_n_minutes, files)
+
+    def _write(self, path: Path, archive: Archive, step: int, *, kept: bool) -> None:
         """Writes an archive; beside training, it is on disk when ``wait`` returns. A ``kept`` file is never deleted."""
-        self.wait()
-        job = functools.partial(self._write, path, archive, kept)
+        job = functools.partial(self._replace, path, archive, kept)
         if self._jobs is None:
             job()
         else:
@@ -54,7 +58,7 @@ class CheckpointWriter:
                 "not be resumed from here; free some space or choose another directory, then continue from the latest "
                 "checkpoint."
             ) from error
-        self._written(path, step)
+        self._note_written(path, step)
 
     def close(self) -> None:
         try:
@@ -63,39 +67,23 @@ class CheckpointWriter:
             if self._jobs is not None:
                 self._jobs.close()
 
-    def _write(self, path: Path, archive: Archive, kept: bool) -> None:
+    def _replace(self, path: Path, archive: Archive, kept: bool) -> None:
         try:
-            write_archive(path, archive, self._key, self._mode)
+            write_archive(path, archive, self._config.enc_key, self._config.enc_mode)
             if not kept:
-                for file in self.retention.add(path, time.monotonic()):
+                for file in self._retention.add(path, time.monotonic()):
                     file.unlink(missing_ok=True)
         except Exception as error:
             # Kept rather than raised: the state that the error leaves may still be saved, which needs the thread.
             self._failure = error
 
 
-class SavePolicy:
-    """Says when a checkpoint is due: ``steps`` after the one before, or more than ``seconds`` after it."""
-
-    def __init__(self, steps: int | None, seconds: int | None, step: int, now: float) -> None:
-        self._steps, self._seconds = steps, seconds
-        self.saved(step, now)
-
-    def due(self, step: int, now: float) -> bool:
-        if self._steps is not None:
-            return step >= self.last_step + self._steps
-        return self._seconds is not None and now - self._last_time > self._seconds
-
-    def saved(self, step: int, now: float) -> None:
-        self.last_step, self._last_time = step, now
-
-
 class Retention:
     """Keeps the ``maximum`` newest files of a run, or the newest of every ``minutes``, counted from the first file."""
 
-    def __init__(self, maximum: int | None, minutes: int | None, files: list[Path] | None = None) -> None:
+    def __init__(self, maximum: int | None, minutes: int | None, files: Iterable[Path] = ()) -> None:
         self._maximum, self._minutes = maximum, minutes
-        self._windows: dict[Path, int | None] = dict.fromkeys(files or ())
+        self._windows: dict[Path, int | None] = dict.fromkeys(files)
         self._start: float | None = None
 
     @property

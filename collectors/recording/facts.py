@@ -208,9 +208,7 @@ def _node(part: Any, depth: int) -> dict[str, Any]:
     return {
         "op_type": type(part).__name__,
         "parameters": facts,
-        "operations": [
-            operation for name in ("transform", "target_transform") for operation in _operations(part, name)
-        ],
+        "operations": list(_operations(part)),
         "sampler": None
         if sampler is None
         else {"op_type": type(sampler).__name__, "parameters": _facts(sampler, _SAMPLER_FACTS)},
@@ -223,12 +221,13 @@ def _facts(owner: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if isinstance(fact, bool | int | float | str)}
 
 
-def _operations(part: Any, name: str) -> Iterator[dict[str, Any]]:
-    transform = getattr(part, name, None)
-    steps = getattr(transform, "transforms", None)
-    for step in steps if isinstance(steps, list | tuple) else [] if transform is None else [transform]:
-        label = getattr(step, "__name__", None) or type(step).__name__
-        yield {"operation": label, "applied_to": name, "parameters": {"text": _text(step)}}
+def _operations(part: Any) -> Iterator[dict[str, Any]]:
+    for name in ("transform", "target_transform"):
+        transform = getattr(part, name, None)
+        steps = getattr(transform, "transforms", None)
+        for step in steps if isinstance(steps, list | tuple) else [] if transform is None else [transform]:
+            label = getattr(step, "__name__", None) or type(step).__name__
+            yield {"operation": label, "applied_to": name, "parameters": {"text": _text(step)}}
 
 
 def _text(value: Any) -> str:

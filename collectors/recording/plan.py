@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import RunDirectoryError, reason_of
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
+from ..run_directory.directory import reporting
 from ..summary.event_files import check_export_options, require_tensorboard
 from ..summary.lineage import check_custom_lineage
 from ..validation import check_bool, check_instance, check_int, check_keys, wrong_value
@@ -37,12 +37,32 @@ _OWN_FILE = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class CollectionSteps:
-    """Which steps are recorded: the first, and multiples of ``every``; ``tensors_every`` None takes about twenty."""
+class SummaryPlan:
+    """The checked summary part of a SummaryCollector's arguments; the user asked for the items ``asked`` by name.
 
-    every: int
-    tensors_every: int | None = None
+    Recorded are the first step and multiples of ``every``; ``tensors_every`` None takes about twenty.
+    """
+
+    def __init__(
+        self,
+        collect_freq: Any,
+        specified: Mapping[str, Any],
+        keep_default_action: bool,
+        custom_lineage_data: Any,
+        collect_tensor_freq: Any,
+        max_file_size: Any,
+        export_options: Any,
+    ) -> None:
+        # ``specified`` is checked already.
+        self.every = check_int("collect_freq", collect_freq, minimum=1)
+        check_instance("custom_lineage_data", custom_lineage_data, (Mapping, type(None)), "a dict or None")
+        self.asked = {key for key in SWITCHES if specified.get(key)} | {HISTOGRAMS} & set(specified)
+        self.items = self.asked | ({*SWITCHES, HISTOGRAMS} - set(specified) if keep_default_action else set())
+        self.pattern: re.Pattern[str] | None = specified.get(HISTOGRAMS)
+        self.tensors_every = optional_positive("collect_tensor_freq", collect_tensor_freq)
+        self.custom_lineage = check_custom_lineage("custom_lineage_data", custom_lineage_data or {})
+        self.max_file_size = optional_positive("max_file_size", max_file_size)
+        self.export_options = check_export_options(export_options)
 
     def collects(self, step: int) -> bool:
         """Returns whether everything but tensors is recorded."""
@@ -53,46 +73,6 @@ class CollectionSteps:
         if self.tensors_every is not None:
             return step % self.tensors_every == 0
         return self.collects(step) if total is None else step in tensor_steps(self.every, total)
-
-
-@dataclass(frozen=True)
-class SummaryPlan:
-    """The checked summary part of a SummaryCollector's arguments; the user asked for the items ``asked`` by name."""
-
-    items: frozenset[str]
-    asked: frozenset[str]
-    pattern: re.Pattern[str] | None
-    steps: CollectionSteps
-    custom_lineage: Mapping[str, int | float | str]
-    max_file_size: int | None
-    export_options: Mapping[str, str | None]
-
-    @classmethod
-    def from_arguments(
-        cls,
-        collect_freq: Any,
-        specified: Mapping[str, Any],
-        keep_default_action: bool,
-        custom_lineage_data: Any,
-        collect_tensor_freq: Any,
-        max_file_size: Any,
-        export_options: Any,
-    ) -> SummaryPlan:
-        """Returns the plan of a SummaryCollector's arguments; ``specified`` is checked already."""
-        every = check_int("collect_freq", collect_freq, minimum=1)
-        check_instance("custom_lineage_data", custom_lineage_data, (Mapping, type(None)), "a dict or None")
-        asked = {key for key in SWITCHES if specified.get(key)} | {HISTOGRAMS} & set(specified)
-        defaults = {*SWITCHES, HISTOGRAMS} - set(specified) if keep_default_action else set()
-        pattern = specified.get(HISTOGRAMS)
-        return cls(
-            frozenset(asked | defaults),
-            frozenset(asked),
-            None if pattern is None else re.compile(pattern),
-            CollectionSteps(every, _optional_positive("collect_tensor_freq", collect_tensor_freq)),
-            check_custom_lineage("custom_lineage_data", custom_lineage_data or {}),
-            _optional_positive("max_file_size", max_file_size),
-            check_export_options(export_options),
-        )
 
     def without_parameters(self) -> SummaryPlan:
         """Returns the plan for a network whose parameters are divided among processes."""
@@ -105,11 +85,13 @@ class SummaryPlan:
                 UserWarning,
                 stacklevel=6,
             )
-        return replace(self, items=self.items - items)
+        plan = copy.copy(self)
+        plan.items = self.items - items
+        return plan
 
     def where_possible(self, says_something: bool, landscape: bool) -> SummaryPlan | None:
         """Returns the plan; None if nothing is to be recorded, or TensorBoard is missing and nothing was asked for."""
-        options = (self.custom_lineage, self.export_options, self.steps.tensors_every, self.max_file_size)
+        options = (self.custom_lineage, self.export_options, self.tensors_every, self.max_file_size)
         is_asked_for = bool(self.asked) or any(options)
         if not self.items and not is_asked_for:
             return None
@@ -131,7 +113,7 @@ class SummaryPlan:
 
 
 def check_specified(value: object) -> dict[str, Any]:
-    """Returns a copy of ``collect_specified_data``, checked but for ``collect_landscape``."""
+    """Returns a copy of ``collect_specified_data``, checked but for ``collect_landscape``, its expression compiled."""
     if value is None:
         return {}
     given = check_keys("collect_specified_data", value, (*SWITCHES, HISTOGRAMS, "collect_landscape"))
@@ -143,7 +125,7 @@ def check_specified(value: object) -> dict[str, Any]:
         name = "collect_specified_data['histogram_regular']"
         check_instance(name, pattern, str, "a regular expression (str) or None")
         try:
-            re.compile(pattern)
+            given[HISTOGRAMS] = re.compile(pattern)
         except re.error as error:
             raise wrong_value(name, f"a valid regular expression ({error})", pattern) from error
     return given
@@ -166,18 +148,13 @@ def remove_own_records(directory: AnyPath) -> None:
     if isinstance(directory, RemotePath):
         _remove_remote_records(directory)
         return
-    try:
+    remedy = "Correct its permissions, or choose another summary_dir."
+    with reporting(f"the records of the run in {directory} cannot be removed", remedy):
         for path in sorted(directory.iterdir()) if directory.is_dir() else []:
             match = _OWN_FILE.fullmatch(path.name)
-            if match is None or not (path.is_file() or path.is_symlink()):
-                continue
-            path.unlink()
-            _remove_exports(directory / f"export_{int(match[1])}_{match[2]}")
-    except OSError as error:
-        raise RunDirectoryError(
-            f"the records of the run in {directory} cannot be removed: {reason_of(error)}. Correct its permissions, or "
-            "choose another summary_dir."
-        ) from error
+            if match is not None and (path.is_file() or path.is_symlink()):
+                path.unlink()
+                _remove_exports(directory / f"export_{int(match[1])}_{match[2]}")
 
 
 def _remove_remote_records(directory: RemotePath) -> None:
@@ -201,5 +178,5 @@ def _remove_exports(directory: Path) -> None:
             emptied.rmdir()
 
 
-def _optional_positive(name: str, value: Any) -> int | None:
+def optional_positive(name: str, value: Any) -> int | None:
     return None if value is None else check_int(name, value, minimum=1)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ..callbacks.callback import step_loss
+from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
 from ..files.uploads import RecordUploads
 from ..summary.graph import is_torch_network
@@ -24,21 +22,16 @@ LARGEST_FILE = 32 * 2**20
 
 
 class SummaryCollection:
-    """Records one training or evaluation in event files; what cannot be recorded ends its item with a warning."""
+    """Records one training or evaluation in event files; what cannot be recorded ends its item with a warning.
 
-    def __init__(self, directory: Path, plan: SummaryPlan, begin: int = 0) -> None:
+    Those behind a URL are uploaded while training goes on; an upload that fails is a warning, too.
+    """
+
+    def __init__(self, directory: AnyPath, plan: SummaryPlan, params: Parameters) -> None:
         self._plan = plan
-        self._record = SummaryRecord(
-            directory,
-            file_suffix=FILE_SUFFIX,
-            max_file_size=plan.max_file_size,
-            export_options=plan.export_options,
-        )
         self._items = set(plan.items)
-        self._step = begin
-        self._total: int | None = None
+        self._step = int(params.get("cur_step_num", 0))
         self._is_first = True
-        self._network: Any = None
         self._evaluating = False
         self._rates: list[Any] | None = None
         self._first_rate: float | None = None
@@ -48,35 +41,48 @@ class SummaryCollection:
         self._samples: facts.EpochSamples | None = None
         self._custom_is_recorded = False
         self._failure_is_told = False
-
-    def begin_training(self, params: Parameters) -> None:
         self._learn(params)
         dataset = params.get("train_dataset")
         if dataset is not None and "collect_train_lineage" in self._items and facts.dataset_size(dataset) is None:
             self._samples = facts.EpochSamples()
+        # Last, so that nothing stays open where something fails.
+        self._uploads: RecordUploads | None = None
+        folder: Any = directory
+        size = plan.max_file_size
+        if isinstance(directory, RemotePath):
+            self._uploads = RecordUploads(directory)
+            folder, size = self._uploads.folder, size or LARGEST_FILE
+        try:
+            self._record = SummaryRecord(
+                folder, file_suffix=FILE_SUFFIX, max_file_size=size, export_options=plan.export_options
+            )
+        except BaseException:
+            if self._uploads is not None:
+                self._uploads.close()
+            raise
 
     def begin_step(self, params: Parameters) -> None:
         """Looks at the learning rate that the step will use: callbacks may set the next one before it ends."""
         self._learn(params)
-        if self._is_first or self._plan.steps.collects(int(params["cur_step_num"])):
+        if self._is_first or self._plan.collects(int(params["cur_step_num"])):
             self._rates = facts.learning_rates(params.get("optimizer"))
 
     def end_step(self, params: Parameters) -> None:
-        """Records a step if it is due; the first one always is."""
         self._step = step = int(params["cur_step_num"])
         first, self._is_first = self._is_first, False
         if self._samples is not None:
             self._samples.add(params.get("train_dataset_element"))
         if first:
             self._record_once(params)
-        due = first or self._plan.steps.collects(step)
+        due = first or self._plan.collects(step)
         if due:
             self._add_values(params)
-        if due or self._plan.steps.collects_tensors(step, self._total):
+        if due or self._plan.collects_tensors(step, self._total):
             self._write()
+        if self._uploads is not None:
+            self._uploads.warn_of_failure()
 
     def end_epoch(self, params: Parameters) -> None:
-        """Counts the samples of a data set that does not know its size."""
         if self._samples is not None:
             self._samples.end_epoch(params.get("batch_num"))
 
@@ -87,8 +93,7 @@ class SummaryCollection:
             self._rate_changed |= self._first_rate is not None and float(rate) != self._first_rate
         rate = None if self._rate_changed else self._first_rate
         counted = None if self._samples is None else self._samples.total
-        lineage = functools.partial(facts.train_lineage, params, rate, self._batch_size, counted)
-        self._add("collect_train_lineage", "train_lineage", "train_lineage", lineage)
+        self._add("train_lineage", "train_lineage", facts.train_lineage, params, rate, self._batch_size, counted)
         self._write()
 
     def begin_evaluation(self) -> None:
@@ -100,16 +105,15 @@ class SummaryCollection:
         self._evaluating = False
         self._record_custom_lineage()
         if "collect_eval_lineage" in self._items:
-            lineage = functools.partial(facts.eval_lineage, params)
-            self._add("collect_eval_lineage", "eval_lineage", "eval_lineage", lineage)
+            self._add("eval_lineage", "eval_lineage", facts.eval_lineage, params)
             self._write()
 
     def capture(self, plugin: str, name: str, value: Any) -> None:
         """Takes a value from inside a forward pass, where the step that it belongs to is recorded."""
         if self._evaluating or not getattr(self._network, "training", True):
             return
-        step, steps = self._step + 1, self._plan.steps
-        due = steps.collects_tensors(step, self._total) if plugin == "tensor" else steps.collects(step)
+        step, plan = self._step + 1, self._plan
+        due = plan.collects_tensors(step, self._total) if plugin == "tensor" else plan.collects(step)
         if due or self._is_first:
             self._record.capture(plugin, name, value)
 
@@ -122,11 +126,14 @@ class SummaryCollection:
                 warnings.warn(f"the summary is incomplete: {failure}", RuntimeWarning, stacklevel=4)
             elif error is not None:
                 error.add_note(f"The summary is incomplete as well: {failure}")
+        finally:
+            if self._uploads is not None:
+                self._uploads.close(error)
 
     def _learn(self, params: Parameters) -> None:
         self._network = params.get("network")
         epochs, batches = params.get("epoch_num"), params.get("batch_num")
-        self._total = None if epochs is None or batches is None else epochs * batches
+        self._total: int | None = None if epochs is None or batches is None else epochs * batches
 
     def _record_once(self, params: Parameters) -> None:
         self._batch_size = facts.dataset_batch_size(params.get("train_dataset"), params.get("train_dataset_element"))
@@ -134,8 +141,7 @@ class SummaryCollection:
             self._try("collect_graph", self._add_graph)
         dataset = params.get("train_dataset")
         if dataset is not None:
-            graph = functools.partial(facts.dataset_graph, dataset)
-            self._add("collect_dataset_graph", "dataset_graph", "train_dataset", graph)
+            self._add("dataset_graph", "train_dataset", facts.dataset_graph, dataset)
         self._record_custom_lineage()
 
     def _record_custom_lineage(self) -> None:
@@ -205,8 +211,8 @@ class SummaryCollection:
         # The record has warned when it returns False.
         self._failure_is_told |= not self._record.record(self._step)
 
-    def _add(self, item: str, plugin: str, name: str, read: Callable[[], Any]) -> None:
-        self._try(item, lambda: self._record.add_value(plugin, name, read()))
+    def _add(self, plugin: str, name: str, read: Callable[..., Any], *arguments: Any) -> None:
+        self._try(f"collect_{plugin}", lambda: self._record.add_value(plugin, name, read(*arguments)))
 
     def _try(self, item: str, add: Callable[[], None]) -> None:
         if item not in self._items:
@@ -216,27 +222,3 @@ class SummaryCollection:
         except (TypeError, ValueError) as error:
             self._items.discard(item)
             warnings.warn(f"{item} records no more in this run: {error}", UserWarning, stacklevel=5)
-
-
-class RemoteCollection(SummaryCollection):
-    """A ``SummaryCollection`` that is uploaded while training goes on; an upload that fails is a warning, too."""
-
-    def __init__(self, directory: RemotePath, plan: SummaryPlan, begin: int = 0) -> None:
-        self._uploads = RecordUploads(directory)
-        try:
-            super().__init__(
-                self._uploads.folder, replace(plan, max_file_size=plan.max_file_size or LARGEST_FILE), begin
-            )
-        except BaseException:
-            self._uploads.close()
-            raise
-
-    def end_step(self, params: Parameters) -> None:
-        super().end_step(params)
-        self._uploads.warn_of_failure()
-
-    def close(self, error: BaseException | None = None) -> None:
-        try:
-            super().close(error)
-        finally:
-            self._uploads.close(error)

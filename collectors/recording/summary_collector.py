@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from ..callbacks.callback import BuiltInCallback, RunContext, in_evaluation, parameters_of
 from ..files.places import check_can_be_directory, check_directory, has_lost_slashes, with_slashes
 from ..files.remote_path import RemotePath
 from ..networks.readers import as_watched
-from ..process_rank import is_first_rank
 from ..run_directory.existing_run import EXISTING
 from ..run_directory.recorders import Snapshots
 from ..run_directory.settings import LandscapeSettings
 from ..validation import check_bool, check_choice, check_int, wrong_type
-from .plan import SummaryPlan, check_specified
-from .watched_training import CollectedRun, WatchedTraining, open_collection
+from .plan import SummaryPlan, check_specified, optional_positive
+from .watched_training import CollectingCallback, WatchedTraining
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-class SummaryCollector(BuiltInCallback):
+class SummaryCollector(CollectingCallback):
     """Records a training for TensorBoard, and saves checkpoints from which landscapes are drawn later.
 
     Use it as a callback of ``collectors.Model``, or in any PyTorch loop through ``watch``. The first step is recorded,
@@ -80,9 +77,6 @@ class SummaryCollector(BuiltInCallback):
         RunDirectoryError: ``summary_dir`` is a URL of a kind that is connected to at once, and that fails.
     """
 
-    # Evaluations inside fit have a lineage, too.
-    called_in_fit_evaluation = True
-
     def __init__(
         self,
         summary_dir: str | PathLike[str],
@@ -101,9 +95,16 @@ class SummaryCollector(BuiltInCallback):
         super().__init__()
         self._summary_dir = check_directory("summary_dir", summary_dir)
         if not isinstance(self._summary_dir, RemotePath):
-            _check_folder(self._summary_dir, summary_dir)
+            first = with_slashes(summary_dir).split("/")[0]
+            # A folder with a colon at its end is too strange to be made by mistake.
+            if has_lost_slashes(summary_dir) and not Path(first).exists():
+                raise ValueError(
+                    f"summary_dir must be a folder or a URL, but got {summary_dir}, which lies in a folder called "
+                    f"{first!r}. A URL must be a str; a Path loses its slashes."
+                )
+            check_can_be_directory("summary_dir", self._summary_dir)
         specified = check_specified(collect_specified_data)
-        plan = SummaryPlan.from_arguments(
+        plan = SummaryPlan(
             collect_freq,
             specified,
             check_bool("keep_default_action", keep_default_action),
@@ -128,9 +129,6 @@ class SummaryCollector(BuiltInCallback):
             raise wrong_type("at_end", "a function of the run directory, such as landscape.DrawAtEnd(...)", at_end)
         self._at_end = at_end
         self._plan = plan.where_possible(collect_specified_data is not None, self._landscape is not None)
-        self._run: CollectedRun | None = None
-        self._snapshots: Snapshots | None = None
-        self._is_entered = False
 
     @property
     def summary_dir(self) -> str:
@@ -182,23 +180,20 @@ class SummaryCollector(BuiltInCallback):
                 training writes there, or it is a URL where nothing can be written.
             CheckpointWriteError: from ``step``, ``end_epoch`` or on leaving, when a checkpoint could not be written.
         """
-        if steps_per_epoch is not None:
-            check_int("steps_per_epoch", steps_per_epoch, minimum=1)
+        optional_positive("steps_per_epoch", steps_per_epoch)
         check_int("start_epoch", start_epoch, minimum=0)
         check_int("start_step", start_step, minimum=0)
-        if start_epoch and not start_step and self._landscape is not None and self._landscape.unit == "step":
+        if start_epoch and not start_step and self.counts_steps:
             # A resume from step 0 would drop all checkpoints of the earlier part.
             raise ValueError(
                 f"start_step must be given with start_epoch={start_epoch}, because checkpoints are numbered by steps; "
                 "it is the number of steps already done."
             )
-        if epochs is not None:
-            check_int("epochs", epochs, minimum=1)
+        optional_positive("epochs", epochs)
         if optimizer is not None and not isinstance(getattr(optimizer, "param_groups", None), list):
             raise wrong_type("optimizer", "an optimizer with param_groups, as PyTorch's are, or None", optimizer)
         return WatchedTraining(
-            self._begin,
-            self._finish,
+            self,
             {
                 "mode": "train",
                 "network": as_watched(network),
@@ -260,121 +255,5 @@ class SummaryCollector(BuiltInCallback):
             TypeError: an argument has the wrong type.
             ValueError: the plugin is unknown, the name is empty, or the value has a shape that the plugin cannot take.
         """
-        if self._run is not None:
-            self._run.capture(plugin, name, value)
-
-    def __enter__(self) -> Self:
-        self._is_entered = True
-        return self
-
-    def begin(self, run_context: RunContext) -> None:
-        """Opens the run directory and saves the state before the first step if that is asked for."""
-        parameters = parameters_of(run_context)
-        self._check_alone(parameters.get("list_callback"))
-        if not in_evaluation(run_context):
-            self._begin(parameters)
-        elif self._run is not None:
-            self._run.begin_evaluation()
-
-    def step_begin(self, run_context: RunContext) -> None:
-        run = self._training_run(run_context)
-        if run is not None:
-            run.begin_step(parameters_of(run_context))
-
-    def step_end(self, run_context: RunContext) -> None:
-        run = self._training_run(run_context)
-        if run is not None:
-            # Where an epoch stops short, Model uses the gradients that wait only after this hook.
-            moves_later = bool(getattr(run_context, "has_unused_gradients", False))
-            run.end_step(parameters_of(run_context), moves_later=moves_later)
-
-    def epoch_end(self, run_context: RunContext) -> None:
-        """Saves a checkpoint where the epoch's number asks for it; an epoch that was stopped early is none."""
-        run = self._training_run(run_context)
-        if run is not None and _is_whole(run_context):
-            run.end_epoch(parameters_of(run_context))
-
-    def end(self, run_context: RunContext) -> None:
-        """Waits until every checkpoint is on disk; the lineage follows when the callback is left."""
-        if in_evaluation(run_context):
-            self._end_evaluation(parameters_of(run_context))
-        elif self._run is not None:
-            self._run.end_training(parameters_of(run_context))
-            if not self._is_entered:
-                self._finish(None)
-
-    def on_exception(self, run_context: RunContext, error: BaseException) -> None:
-        """Leaves a directory behind that can be analysed as far as training came."""
-        self._finish(error)
-
-    def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
-        self._is_entered = False
-        self._finish(error)
-
-    def _begin(self, parameters: Mapping[str, Any]) -> CollectedRun | None:
-        if self._run is not None:
-            raise RuntimeError("this SummaryCollector already watches a training; make another one for another run.")
-        if self._landscape is not None or self._plan is not None:
-            self._run = CollectedRun(self._summary_dir, self._existing, self._landscape, self._plan, parameters)
-        return self._run
-
-    def _training_run(self, run_context: RunContext) -> CollectedRun | None:
-        """Returns the training that a hook belongs to; None in an evaluation, and where nothing is collected."""
-        if in_evaluation(run_context):
-            return None
-        if self._run is None and (self._landscape is not None or self._plan is not None):
-            raise RuntimeError(
-                "SummaryCollector got a hook of a training that did not begin; call its begin(run_context) before the "
-                "first step, or use `with collector.watch(network) as run:`."
-            )
-        return self._run
-
-    def _end_evaluation(self, parameters: Mapping[str, Any]) -> None:
-        if self._run is not None:
-            self._run.end_evaluation(parameters)
-        elif self._plan is not None and "collect_eval_lineage" in self._plan.items and is_first_rank():
-            collection = open_collection(self._summary_dir, self._plan)
-            try:
-                collection.end_evaluation(parameters)
-            finally:
-                collection.close()
-
-    def _finish(self, error: BaseException | None) -> None:
-        run, self._run = self._run, None
-        snapshots, self._snapshots = self._snapshots, None
-        if snapshots is not None:
-            snapshots.finish(error)
-        if run is not None:
-            run.finish(error)
-        if self._at_end is not None and error is None and (run or snapshots) and is_first_rank():
-            try:
-                self._at_end(self.summary_dir)
-            except Exception as failed:
-                warnings.warn(
-                    f"the training ended well, and everything that it recorded is in {self.summary_dir}, but at_end "
-                    f"failed: {type(failed).__name__}: {failed}",
-                    stacklevel=2,
-                )
-
-    def _check_alone(self, callbacks: object) -> None:
-        if isinstance(callbacks, list | tuple) and sum(isinstance(item, SummaryCollector) for item in callbacks) > 1:
-            raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
-
-
-def _check_folder(folder: Path, given: object) -> None:
-    """Raises if the path cannot become a folder, or is a URL whose ``//`` was lost."""
-    first = with_slashes(given).split("/")[0]
-    # A folder with a colon at its end is too strange to be made by mistake.
-    if has_lost_slashes(given) and not Path(first).exists():
-        raise ValueError(
-            f"summary_dir must be a folder or a URL, but got {given}, which lies in a folder called {first!r}. A URL "
-            "must be a str; a Path loses its slashes."
-        )
-    check_can_be_directory("summary_dir", folder)
-
-
-def _is_whole(run_context: RunContext) -> bool:
-    """Returns whether an epoch went through all its batches, as far as its trainer says."""
-    done = getattr(run_context, "epoch_steps", None)
-    known: int | None = parameters_of(run_context).get("batch_num")
-    return bool(getattr(run_context, "exhausted", True)) or (known is not None and done == known)
+        if self._records is not None:
+            self._records.capture(plugin, name, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 import weakref
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -18,12 +18,7 @@ def takes_arguments_of(
     source: Callable[Concatenate[Any, P], None],
 ) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
     """Gives a constructor that passes its arguments on, for editors and ``help``, the signature that takes them."""
-
-    def with_signature(constructor: Callable[..., T]) -> Callable[Concatenate[Any, P], T]:
-        constructor.__signature__ = inspect.signature(source)  # type: ignore[attr-defined]
-        return constructor
-
-    return with_signature
+    return functools.wraps(source, assigned=())
 
 
 class TrainerCollector:

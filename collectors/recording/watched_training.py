@@ -1,15 +1,16 @@
-"""One training watched by a SummaryCollector: its checkpoints and records, and the context for hand-written loops."""
+"""How a SummaryCollector follows a training: by a trainer's hooks, which a context calls for hand-written loops."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from ..callbacks.callback import BuiltInCallback, CallbackParameters, RunContext, in_evaluation, parameters_of
 from ..files.places import AnyPath
-from ..files.remote_path import RemotePath
 from ..networks.readers import is_sharded
 from ..process_rank import is_first_rank, on_first_rank, parallel_parameters
-from ..run_directory.recorders import TrajectoryRecorder
+from ..run_directory.recorders import Snapshots, TrajectoryRecorder
 from ..run_directory.settings import LandscapeSettings
 from .plan import Parameters, SummaryPlan, remove_own_records
 
@@ -17,97 +18,166 @@ if TYPE_CHECKING:
     from .records import SummaryCollection
 
 
-class CollectedRun:
+class CollectingCallback(BuiltInCallback):
     """Saves checkpoints and records summaries on rank 0; where parameters are divided, all ranks must call alike."""
 
-    def __init__(
-        self,
-        directory: AnyPath,
-        existing: str,
-        landscape: LandscapeSettings | None,
-        plan: SummaryPlan | None,
-        parameters: Parameters,
-    ) -> None:
+    # Evaluations inside fit have a lineage, too.
+    called_in_fit_evaluation = True
+
+    _summary_dir: AnyPath
+    _landscape: LandscapeSettings | None
+    _plan: SummaryPlan | None
+    _existing: str
+    _at_end: Callable[[str], object] | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_open = self._is_entered = False
         self._recorder: TrajectoryRecorder | None = None
-        self._collection: SummaryCollection | None = None
+        self._records: SummaryCollection | None = None
+        self._snapshots: Snapshots | None = None
         self._ended: Parameters | None = None
-        start_step = int(parameters.get("cur_step_num", 0))
+
+    def __enter__(self) -> Self:
+        self._is_entered = True
+        return self
+
+    def begin(self, run_context: RunContext) -> None:
+        """Opens the run directory and saves the state before the first step if that is asked for."""
+        parameters = parameters_of(run_context)
+        callbacks = parameters.get("list_callback")
+        if isinstance(callbacks, list | tuple) and sum(isinstance(item, CollectingCallback) for item in callbacks) > 1:
+            raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
+        if not in_evaluation(run_context):
+            self._begin(parameters)
+        elif self._records is not None:
+            self._records.begin_evaluation()
+
+    def step_begin(self, run_context: RunContext) -> None:
+        if self._follows(run_context) and self._records is not None:
+            self._records.begin_step(parameters_of(run_context))
+
+    def step_end(self, run_context: RunContext) -> None:
+        if self._follows(run_context):
+            if self._recorder is not None:
+                # Where an epoch stops short, Model uses the gradients that wait only after this hook.
+                self._recorder.step(moves_later=bool(getattr(run_context, "has_unused_gradients", False)))
+            if self._records is not None:
+                self._records.end_step(parameters_of(run_context))
+
+    def epoch_end(self, run_context: RunContext) -> None:
+        """Saves a checkpoint where the epoch's number asks for it; an epoch that was stopped early is none."""
+        follows, parameters = self._follows(run_context), parameters_of(run_context)
+        # As far as its trainer says, the epoch went through all its batches.
+        done, known = getattr(run_context, "epoch_steps", None), parameters.get("batch_num")
+        is_whole = getattr(run_context, "exhausted", True) or (known is not None and done == known)
+        if follows and is_whole:
+            if self._recorder is not None:
+                self._recorder.end_epoch()
+            if self._records is not None:
+                self._records.end_epoch(parameters)
+
+    def end(self, run_context: RunContext) -> None:
+        """Waits until every checkpoint is on disk; the lineage follows when the callback is left."""
+        if in_evaluation(run_context):
+            self._end_evaluation(parameters_of(run_context))
+        elif self._is_open:
+            self._end_training(parameters_of(run_context))
+            if not self._is_entered:
+                self._finish(None)
+
+    def on_exception(self, run_context: RunContext, error: BaseException) -> None:
+        """Leaves a directory behind that can be analysed as far as training came."""
+        self._finish(error)
+
+    def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
+        self._is_entered = False
+        self._finish(error)
+
+    def _begin(self, parameters: Parameters) -> None:
+        if self._is_open:
+            raise RuntimeError("this SummaryCollector already watches a training; make another one for another run.")
+        self._ended, plan = None, self._plan
         try:
-            if landscape is not None:
-                self._recorder = TrajectoryRecorder(
-                    directory,
-                    landscape,
-                    existing,
-                    parameters["network"],
-                    # A data set without a length has none until its first epoch has ended.
-                    step_per_epoch=parameters.get("batch_num"),
-                    start_epoch=int(parameters.get("cur_epoch_num", 0)),
-                    start_step=start_step,
-                )
+            if self._landscape is not None:
+                self._recorder = TrajectoryRecorder(self._summary_dir, self._landscape, self._existing, parameters)
             if plan is not None and self._recorder is not None and self._recorder.is_sharded:
-                on_first_rank(lambda: self._begin_collection(directory, existing, plan, parameters))
+                on_first_rank(lambda: self._begin_records(plan, parameters))
             elif plan is not None and is_first_rank():
-                self._begin_collection(directory, existing, plan, parameters)
+                self._begin_records(plan, parameters)
         except BaseException as error:
-            self.finish(error)
+            self._close(error)
             raise
+        self._is_open = self._landscape is not None or plan is not None
 
-    def _begin_collection(self, directory: AnyPath, existing: str, plan: SummaryPlan, parameters: Parameters) -> None:
-        if existing == "overwrite":
-            remove_own_records(directory)
-        if is_sharded(parameters.get("network")):
-            plan = plan.without_parameters()
-        self._collection = open_collection(directory, plan, int(parameters.get("cur_step_num", 0)))
-        self._collection.begin_training(parameters)
-
-    def begin_step(self, parameters: Parameters) -> None:
-        if self._collection is not None:
-            self._collection.begin_step(parameters)
-
-    def end_step(self, parameters: Parameters, *, moves_later: bool = False) -> None:
-        """Saves and records a step that is due; ``moves_later``: gradients wait, and may still move the network."""
-        if self._recorder is not None:
-            self._recorder.step(moves_later=moves_later)
-        if self._collection is not None:
-            self._collection.end_step(parameters)
-
-    def end_epoch(self, parameters: Parameters) -> None:
-        """Saves the epoch where its number asks for it."""
-        if self._recorder is not None:
-            self._recorder.end_epoch()
-        if self._collection is not None:
-            self._collection.end_epoch(parameters)
-
-    def begin_evaluation(self) -> None:
-        if self._collection is not None:
-            self._collection.begin_evaluation()
-
-    def end_evaluation(self, parameters: Parameters) -> None:
-        if self._collection is not None:
-            self._collection.end_evaluation(parameters)
-
-    def capture(self, plugin: str, name: str, value: Any) -> None:
-        if self._collection is not None:
-            self._collection.capture(plugin, name, value)
-
-    def end_training(self, parameters: Parameters) -> None:
-        """Waits until every checkpoint is on disk; the lineage is recorded by ``finish``."""
-        # In ``finish`` all other callbacks have ended, too, so that the lineage names a ModelCheckpoint's last file.
+    def _end_training(self, parameters: Parameters) -> None:
+        """Waits until every checkpoint is on disk; the lineage is recorded by ``_finish``."""
+        # In ``_finish`` all other callbacks have ended, too, so that the lineage names a ModelCheckpoint's last file.
         self._ended = parameters
         self._finish_recorder(None, ended=True)
 
-    def finish(self, error: BaseException | None = None) -> None:
+    def _finish(self, error: BaseException | None) -> None:
         """Waits until everything is on disk; ``error`` ended the training. A second call does nothing."""
+        was_open, self._is_open = self._is_open, False
+        snapshots, self._snapshots = self._snapshots, None
+        if snapshots is not None:
+            snapshots.finish(error)
+        if was_open:
+            self._close(error)
+        if self._at_end is not None and error is None and (was_open or snapshots) and is_first_rank():
+            try:
+                self._at_end(str(self._summary_dir))
+            except Exception as failed:
+                warnings.warn(
+                    f"the training ended well, and everything that it recorded is in {self._summary_dir}, but at_end "
+                    f"failed: {type(failed).__name__}: {failed}",
+                    stacklevel=2,
+                )
+
+    def _follows(self, run_context: RunContext) -> bool:
+        """Returns whether a hook belongs to the training: False in an evaluation, and where nothing is collected."""
+        if in_evaluation(run_context):
+            return False
+        if not self._is_open and (self._landscape is not None or self._plan is not None):
+            raise RuntimeError(
+                "SummaryCollector got a hook of a training that did not begin; call its begin(run_context) before the "
+                "first step, or use `with collector.watch(network) as run:`."
+            )
+        return self._is_open
+
+    def _begin_records(self, plan: SummaryPlan, parameters: Parameters) -> None:
+        # Imported here, because only a training with records needs it.
+        from .records import SummaryCollection
+
+        if self._existing == "overwrite":
+            remove_own_records(self._summary_dir)
+        if is_sharded(parameters.get("network")):
+            plan = plan.without_parameters()
+        self._records = SummaryCollection(self._summary_dir, plan, parameters)
+
+    def _end_evaluation(self, parameters: Parameters) -> None:
+        if self._records is not None:
+            self._records.end_evaluation(parameters)
+        elif self._plan is not None and "collect_eval_lineage" in self._plan.items and is_first_rank():
+            from .records import SummaryCollection
+
+            collection = SummaryCollection(self._summary_dir, self._plan, {})
+            try:
+                collection.end_evaluation(parameters)
+            finally:
+                collection.close()
+
+    def _close(self, error: BaseException | None) -> None:
         try:
             self._finish_recorder(error)
         finally:
-            collection, self._collection = self._collection, None
-            if collection is not None:
+            records, self._records = self._records, None
+            if records is not None:
                 try:
                     if error is None and self._ended is not None:
-                        collection.end_training(self._ended)
+                        records.end_training(self._ended)
                 finally:
-                    collection.close(error)
+                    records.close(error)
 
     def _finish_recorder(self, error: BaseException | None, *, ended: bool = False) -> None:
         recorder, self._recorder = self._recorder, None
@@ -115,30 +185,12 @@ class CollectedRun:
             recorder.finish(error, ended=ended)
 
 
-def open_collection(directory: AnyPath, plan: SummaryPlan, start_step: int = 0) -> SummaryCollection:
-    # Imported here, because only a training with records needs it.
-    from . import records
-
-    if isinstance(directory, RemotePath):
-        return records.RemoteCollection(directory, plan, start_step)
-    return records.SummaryCollection(directory, plan, start_step)
-
-
 class WatchedTraining:
     """A hand-written training loop that is watched; made by ``SummaryCollector.watch``."""
 
-    def __init__(
-        self,
-        begin: Callable[[Parameters], CollectedRun | None],
-        finish: Callable[[BaseException | None], None],
-        parameters: dict[str, Any],
-    ) -> None:
-        self._begin = begin
-        self._finish = finish
-        self._start = parameters
-        self._parameters: dict[str, Any] = {}
-        self._run: CollectedRun | None = None
-        self._entered = False
+    def __init__(self, collector: CollectingCallback, parameters: dict[str, Any]) -> None:
+        self._collector, self._start = collector, parameters
+        self._context = RunContext({})  # that of the training; empty outside of it
         self._step_has_begun = False
 
     def begin_step(self) -> None:
@@ -147,10 +199,10 @@ class WatchedTraining:
         Raises:
             RuntimeError: the context was not entered, or is left.
         """
-        self._check_entered()
-        if self._run is not None:
-            self._run.begin_step({**self._parameters, "cur_step_num": self._parameters["cur_step_num"] + 1})
-            self._step_has_begun = True
+        parameters = self._present_parameters()
+        next_step = {**parameters, "cur_step_num": parameters["cur_step_num"] + 1}
+        self._call(self._collector.step_begin, RunContext(next_step))
+        self._step_has_begun = True
 
     def step(self, loss: object = None) -> None:
         """Call it after every optimizer step, and before a scheduler sets the learning rate of the next.
@@ -162,15 +214,14 @@ class WatchedTraining:
             RuntimeError: the context was not entered, or is left.
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
-        self._check_entered()
-        self._parameters["cur_step_num"] += 1
+        parameters = self._present_parameters()
+        parameters["cur_step_num"] += 1
         # Without its history, which would keep the whole forward pass alive.
-        self._parameters["net_outputs"] = loss.detach() if hasattr(loss, "detach") else loss
-        if self._run is not None:
-            if not self._step_has_begun:
-                self._run.begin_step(self._parameters)
-            self._step_has_begun = False
-            self._run.end_step(self._parameters)
+        parameters["net_outputs"] = loss.detach() if hasattr(loss, "detach") else loss
+        if not self._step_has_begun:
+            self._call(self._collector.step_begin, self._context)
+        self._step_has_begun = False
+        self._call(self._collector.step_end, self._context)
 
     def end_epoch(self) -> None:
         """Call it after every epoch.
@@ -179,31 +230,34 @@ class WatchedTraining:
             RuntimeError: the context was not entered, or is left.
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
-        self._check_entered()
-        self._parameters["cur_epoch_num"] += 1
-        if self._run is not None:
-            self._run.end_epoch(self._parameters)
+        self._present_parameters()["cur_epoch_num"] += 1
+        self._call(self._collector.epoch_end, self._context)
 
     def __enter__(self) -> WatchedTraining:
-        parameters = {**self._start, **parallel_parameters()}
-        self._run = self._begin(parameters)
-        self._parameters = parameters
-        self._entered = True
+        parameters = CallbackParameters(self._start, **parallel_parameters())
+        self._collector._begin(parameters)
+        self._context = RunContext(parameters)
         return self
 
     def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
-        self._entered = False
-        run, self._run = self._run, None
+        parameters, self._context = self._context.original_args(), RunContext({})
         try:
-            if run is not None and error is None:
-                epochs = self._parameters["epoch_num"] or self._parameters["cur_epoch_num"] or None
-                run.end_training({**self._parameters, "epoch_num": epochs})
+            if parameters and error is None:
+                epochs = parameters["epoch_num"] or parameters["cur_epoch_num"] or None
+                self._collector._end_training({**parameters, "epoch_num": epochs})
         finally:
-            self._finish(error)
+            self._collector._finish(error)
 
-    def _check_entered(self) -> None:
-        if not self._entered:
+    def _call(self, hook: Callable[[RunContext], None], context: RunContext) -> None:
+        # A loop may go on after its collector was closed.
+        if self._collector._is_open:
+            hook(context)
+
+    def _present_parameters(self) -> dict[str, Any]:
+        parameters: dict[str, Any] = self._context.original_args()
+        if not parameters:
             raise RuntimeError(
                 "a watched training must be inside its context, or nothing is saved; write "
                 "`with collector.watch(network) as run:` around the loop."
             )
+        return parameters

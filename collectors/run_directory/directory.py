@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import CheckpointError, LandscapeError, RunDirectoryError
+from ..errors import CheckpointError, LandscapeError, RunDirectoryError, reason_of
 from ..files.places import AnyPath, LocalCopies, check_directory, lost_slashes_hint
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import WeightSpace
@@ -93,9 +95,7 @@ class RunDirectory:
         whole: StateReader = file if frozen is None else CompletedState(file, frozen)
         if space is not None:
             whole = align(whole, space)
-        expected = self.metadata.sha256.get(number)
-        if expected is not None and file.sha256() != expected:
-            raise _changed(path)
+        _check_unchanged(path, file, self.metadata.sha256.get(number))
         return whole
 
     def frozen_parameters(self) -> StateReader | None:
@@ -109,8 +109,7 @@ class RunDirectory:
             path = self._folder / named.file
             check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
             file = CheckpointFile(self._nearby(path), str(path), path)
-            if file.sha256() != named.sha256:
-                raise _changed(path)
+            _check_unchanged(path, file, named.sha256)
             self._frozen = file
         return self._frozen
 
@@ -145,26 +144,29 @@ class RunDirectory:
     def _nearby(self, path: AnyPath) -> AnyPath:
         if not isinstance(path, RemotePath) or self._copies is None:
             return path
-        try:
+        with reporting(f"checkpoint {path} cannot be read", kind=CheckpointError):
             return self._copies.copy_of(path) or path
-        except OSError as error:
-            raise CheckpointError(f"checkpoint {path} cannot be read: {error.strerror}.") from error
 
 
 def find_run(path: str | os.PathLike[str] | RemotePath, label: str = "summary_dir") -> AnyPath:
     """Returns where a run directory is, on this machine or behind a URL; it must exist."""
     found = check_directory(label, path)
-    try:
+    with reporting(f"{label} {found} cannot be read", "Check the address and your right to read there."):
         if found.is_dir():
             return found
         kind = "is not a directory" if found.exists() else "does not exist"
-    except OSError as error:
-        raise RunDirectoryError(
-            f"{label} {found} cannot be read: {error.strerror}. Check the address and your right to read there."
-        ) from error
     raise RunDirectoryError(
         f"{label} {found} {kind}; give the directory that a SummaryCollector wrote.{lost_slashes_hint(path)}"
     )
+
+
+@contextlib.contextmanager
+def reporting(what: str, remedy: str = "", kind: type[LandscapeError] = RunDirectoryError) -> Iterator[None]:
+    """Turns what the operating system refuses into an error that says what failed, why, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {reason_of(error)}. {remedy}".rstrip()) from error
 
 
 def check_lies_in_run(folder: AnyPath) -> None:
@@ -188,8 +190,9 @@ def _links_out(path: Path) -> bool:
     return Path(os.path.realpath(path)).parent != Path(os.path.realpath(path.parent))
 
 
-def _changed(path: AnyPath) -> CheckpointError:
-    return CheckpointError(
-        f"checkpoint {path} is not the file that training wrote (its SHA-256 differs from the metadata's); "
-        "restore it from a copy, or import the changed checkpoints with `landscape convert --from checkpoints`."
-    )
+def _check_unchanged(path: AnyPath, file: StateReader, sha256: str | None) -> None:
+    if sha256 is not None and file.sha256() != sha256:
+        raise CheckpointError(
+            f"checkpoint {path} is not the file that training wrote (its SHA-256 differs from the metadata's); "
+            "restore it from a copy, or import the changed checkpoints with `landscape convert --from checkpoints`."
+        )

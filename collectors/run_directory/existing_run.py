@@ -33,10 +33,10 @@ def take_over(
     folder: CheckpointFolder, new: RunMetadata, space: WeightSpace, existing: str, start: int
 ) -> FrozenParameters | None:
     """Prepares a locked folder for a training, adds a resumed run's files to ``new``; returns its frozen parameters."""
-    path, run = folder.path / METADATA_NAME, folder.path.parent
+    path = folder.path / METADATA_NAME
     if path.exists() and existing == "error":
         raise RunDirectoryError(
-            f"{run} already holds a run ({path} exists). Choose another summary_dir, continue that run "
+            f"{folder.path.parent} already holds a run ({path} exists). Choose another summary_dir, continue that run "
             'with existing="resume" and the step or epoch that training goes on from (like watch\'s start_epoch), or '
             'replace it with existing="overwrite".'
         )
@@ -46,9 +46,8 @@ def take_over(
         frozen = _resume(folder, old, new, space, start)
     else:
         strays = _strays(folder, [new] if old is None else [old, new])
-        _check_names(
-            folder, new, existing, {stray.name for stray in strays} | (set() if old is None else old.file_names)
-        )
+        known = {stray.name for stray in strays} | (set() if old is None else old.file_names)
+        _check_names(folder, new, existing, known)
         if strays and (existing == "error" or (existing == "resume" and start)):
             raise RunDirectoryError(
                 f"{folder.path} holds {len(strays)} checkpoints of {space.network}, such as {strays[0].name}, but no "
@@ -97,11 +96,10 @@ def _strays(folder: CheckpointFolder, runs: Iterable[RunMetadata]) -> list[_Stra
                 # It may well be one of the run's, which would then be lost, or mixed with others later.
                 raise RunDirectoryError(f"run directory {folder.path.parent} cannot be used: {error}") from error
             continue
-        network, number, unit = file.metadata.get("network", ""), match["number"], match["unit"]
+        network, number = file.metadata.get("network", ""), match["number"]
         is_ours = path.name == checkpoint_name(network, match[1]) and file.metadata.get("number") == number
         if is_ours and network in networks:
-            place = None if number is None else int(number)
-            found.append(_Stray(path.name, place, unit, file))
+            found.append(_Stray(path.name, None if number is None else int(number), match["unit"], file))
     return found
 
 
@@ -146,7 +144,10 @@ def _resume(
     # Kept until the end: a remote run's copies on this machine live as long as it.
     opened = RunDirectory(run)
     try:
-        frozen, named = _frozen(opened, strays)
+        if opened.metadata.frozen is None:
+            found = (NamedFile(stray.name, stray.file.sha256()) for stray in strays if stray.number is None)
+            opened.metadata.frozen = next(found, None)
+        frozen = opened.frozen_parameters()
         if files:
             # Names and sizes of the metadata may agree where shapes do not; the last checkpoint knows.
             path = folder.path / files[max(files)]
@@ -165,7 +166,7 @@ def _resume(
             new.files[stray.number] = stray.name
             new.sha256[stray.number] = stray.file.sha256()
     if new.files:
-        new.frozen = named
+        new.frozen = opened.metadata.frozen
     if new.step_per_epoch is None:
         new.step_per_epoch = old.step_per_epoch
     completed = FrozenParameters(frozen) if frozen is not None and new.files else None
@@ -193,17 +194,8 @@ def _is_of(stray: _Stray, run: RunMetadata) -> bool:
     """Returns whether a run itself writes such a file, and has not listed it under another name."""
     if stray.number is None:
         return run.frozen is None
-    settings = run.settings
-    is_wanted = stray.unit == settings.unit and stray.number in settings.numbers
+    is_wanted = stray.unit == run.settings.unit and stray.number in run.settings.numbers
     return is_wanted and stray.number not in run.files
-
-
-def _frozen(run: RunDirectory, strays: list[_Stray]) -> tuple[StateReader | None, NamedFile | None]:
-    named = run.metadata.frozen
-    if named is not None:
-        return run.frozen_parameters(), named
-    stray = next((item for item in strays if item.number is None), None)
-    return (None, None) if stray is None else (stray.file, NamedFile(stray.name, stray.file.sha256()))
 
 
 def _fits(space: WeightSpace, file: StateReader, frozen: StateReader | None) -> bool:

@@ -16,7 +16,7 @@ from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import State
 from ..weights.safetensors_file import write_checkpoint
-from .directory import CHECKPOINT_FOLDER, METADATA_NAME, check_lies_in_run
+from .directory import CHECKPOINT_FOLDER, METADATA_NAME, check_lies_in_run, reporting
 
 LOCK_NAME = f".{METADATA_NAME}.lock"
 MARKER_NAME = ".landscape-writer"
@@ -36,13 +36,9 @@ class LocalCheckpointFolder:
 
     def prepare(self) -> None:
         check_lies_in_run(self.path)
-        try:
+        remedy = "Choose a directory in which you may write."
+        with reporting(f"run directory {self.path.parent} cannot be made", remedy):
             self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunDirectoryError(
-                f"run directory {self.path.parent} cannot be made: {error.strerror}. Choose a directory in which you "
-                "may write."
-            ) from error
 
     def lock(self) -> WriteLock:
         """Takes the right to write into the folder; the system frees it when this process dies."""

@@ -12,18 +12,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..errors import CheckpointError, RunDirectoryError, reason_of
+from ..errors import CheckpointError, RunDirectoryError
 from ..files.file_kinds import ENOUGH_BYTES, begins_as_pytorch
 from ..files.places import AnyPath, check_directory
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import TensorInfo, WeightSpace, state_sha256
 from ..validation import check_choice, check_instance, wrong_type
-from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES, ForeignCheckpoint, read_checkpoint
+from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES, read_checkpoint
 from ..weights.jax_file import find_orbax
 from ..weights.keras_file import KERAS_ENDINGS, check_keras_network
 from ..weights.pretrained_folder import ADAPTER_FILES, WEIGHT_FILES, is_beside
 from ..weights.sharded_folder import METADATA, find_sharded_folder, find_zero_folder
-from .directory import CHECKPOINT_FOLDER, METADATA_NAME, RunDirectory
+from .directory import CHECKPOINT_FOLDER, METADATA_NAME, RunDirectory, reporting
 from .existing_run import EXISTING
 from .metadata import RunMetadata
 from .numbering import SeenCheckpoint, Unit, import_order, natural_key
@@ -97,8 +97,7 @@ def import_checkpoints(
     given = _check_numbers(numbers, len(places))
     if unit is not None:
         check_choice("import_checkpoints['unit']", unit, UNITS)
-    if strip_prefix is not None:
-        check_instance("strip_prefix", strip_prefix, str, "a str")
+    check_instance("strip_prefix", strip_prefix, (str, type(None)), "a str")
     shared = {"landscape_size": landscape_size, "num_samples": num_samples}
     # Before the files are read, which may take minutes.
     _settings([1, 2, 3], "epoch", shared)
@@ -108,15 +107,11 @@ def import_checkpoints(
     created = _check_target(target, places, existing)
     # All files are checked before the first is written, so that a bad one leaves nothing behind.
     read = functools.partial(read_checkpoint, strip_prefix=strip_prefix, network=network)
-    found = [_look_at(place, read(place)) for place in places]
+    found = [SeenCheckpoint(place, read(place)) for place in places]
     for item in found[1:]:
-        _check_equal(item.place, found[0].shapes, item.shapes, found[0].place)
-    order = import_order(
-        found,
-        lambda item: state_sha256(read(item.place).tensors),
-        numbers=given,
-        unit=cast("Unit | None", unit),
-    )
+        _check_equal(found[0], item)
+    chosen_unit = cast("Unit | None", unit)
+    order = import_order(found, lambda item: state_sha256(read(item.place).tensors), numbers=given, unit=chosen_unit)
     settings = _settings([number for number, _ in order.chosen], order.unit, shared)
     if report is not None:
         report(order.table())
@@ -148,10 +143,8 @@ def _find_checkpoints(paths: object) -> list[AnyPath]:
     found: list[AnyPath] = []
     for index, item in enumerate(paths):
         place = check_directory(f"paths[{index}]", item)
-        try:
+        with reporting(f"checkpoint {place} cannot be read", kind=CheckpointError):
             found += _found_at(place, is_alone=len(paths) == 1)
-        except OSError as error:
-            raise CheckpointError(f"checkpoint {place} cannot be read: {reason_of(error)}.") from error
     return found
 
 
@@ -253,13 +246,9 @@ def _check_target(target: AnyPath, places: Sequence[AnyPath], existing: str) -> 
                 "replaced; import into another directory."
             )
     above = (folder, *folder.parents) if isinstance(folder, Path) else ()
-    try:
+    with reporting(f"run directory {target} cannot be read", "Choose a directory that can be written."):
         created = [path for path in above if not path.exists()]
         holds_a_run = (folder / METADATA_NAME).exists()
-    except OSError as error:
-        raise RunDirectoryError(
-            f"run directory {target} cannot be read: {reason_of(error)}. Choose a directory that can be written."
-        ) from error
     if existing == "error" and holds_a_run:
         raise RunDirectoryError(
             f"{target} already holds a run ({folder / METADATA_NAME} exists). Choose another run directory, or replace "
@@ -273,24 +262,16 @@ def _check_target(target: AnyPath, places: Sequence[AnyPath], existing: str) -> 
     return created
 
 
-def _look_at(place: AnyPath, checkpoint: ForeignCheckpoint) -> SeenCheckpoint:
-    shapes = {name: array.shape for name, array in checkpoint.tensors.items()}
-    dtypes = {name: array.dtype.name for name, array in checkpoint.tensors.items()}
-    said = (*checkpoint.said, *checkpoint.left_out)
-    return SeenCheckpoint(place, shapes, dtypes, checkpoint.counters, said, checkpoint.framework)
-
-
-def _check_equal(
-    path: AnyPath, expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]], first: AnyPath
-) -> None:
+def _check_equal(first: SeenCheckpoint, other: SeenCheckpoint) -> None:
+    expected, found = first.shapes, other.shapes
     lines = [
-        f"  {name}: {expected.get(name, 'absent')} in {first.name}, {found.get(name, 'absent')} here"
+        f"  {name}: {expected.get(name, 'absent')} in {first.place.name}, {found.get(name, 'absent')} here"
         for name in dict.fromkeys((*expected, *found))
         if expected.get(name) != found.get(name)
     ]
     if lines:
         raise CheckpointError(
-            f"checkpoint {path} holds another network than {first}:\n"
+            f"checkpoint {other.place} holds another network than {first.place}:\n"
             + "\n".join(lines[:40])
             + "\nImport one run at a time."
         )

@@ -70,10 +70,11 @@ class RunMetadata:
 
     @property
     def file_names(self) -> set[str]:
-        beside = [*([] if self.frozen is None else [self.frozen]), *self.factors.values()]
-        return {*self.files.values(), *(item.file for item in beside)}
+        beside = [self.frozen, *self.factors.values()]
+        return {*self.files.values(), *(item.file for item in beside if item is not None)}
 
     def to_json(self) -> str:
+        factors = {str(number): asdict(self.factors[number]) for number in sorted(self.factors)}
         content = {
             "format_version": FORMAT_VERSION,
             **self.settings.to_metadata(),
@@ -83,7 +84,7 @@ class RunMetadata:
             "model_params_file_map": {str(number): self.files[number] for number in sorted(self.files)},
             "sha256": {str(number): self.sha256[number] for number in sorted(self.sha256)},
             **({} if self.frozen is None else {"frozen": asdict(self.frozen)}),
-            **({"factors": _listed(self.factors)} if self.factors else {}),
+            **({"factors": factors} if factors else {}),
             **({} if self.trained_to is None else {"trained_to": self.trained_to}),
             **({"imported": True} if self.imported else {}),
         }
@@ -97,22 +98,21 @@ class RunMetadata:
             with path.open("rb") as file:
                 # A read with a limit allocates all of it.
                 size = file.seek(0, os.SEEK_END)
+                if size > _SIZE_LIMIT:
+                    raise RunDirectoryError(f"{path} is larger than {_SIZE_LIMIT} bytes and cannot be ours.")
                 file.seek(0)
-                raw = file.read(size) if size <= _SIZE_LIMIT else None
+                raw = file.read(size)
         except FileNotFoundError as error:
             above = path.parent.parent
-            if (above.parent / path.parent.name / path.name).exists():
-                remedy = f"Give the folder above it, {above.parent}."
-            else:
-                remedy = (
-                    "Train with a SummaryCollector that writes there, or build a run directory with "
-                    "`landscape convert --from checkpoints`."
-                )
+            remedy = (
+                f"Give the folder above it, {above.parent}."
+                if (above.parent / path.parent.name / path.name).exists()
+                else "Train with a SummaryCollector that writes there, or build a run directory with "
+                "`landscape convert --from checkpoints`."
+            )
             raise RunDirectoryError(f"{above} holds no collected run: {path} does not exist. {remedy}") from error
         except OSError as error:
             raise RunDirectoryError(f"{path} cannot be read: {error.strerror}.") from error
-        if raw is None:
-            raise RunDirectoryError(f"{path} is larger than {_SIZE_LIMIT} bytes and cannot be ours.")
         try:
             content = json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError) as error:
@@ -141,13 +141,11 @@ class RunMetadata:
             intervals=check_intervals("epoch_group", [groups[index] for index in sorted(groups)]),
             **{key: given[key] for key in ("unit", "landscape_size", "num_samples", "create_landscape")},
         )
-        steps = given["step_per_epoch"]
-        files = _numbered("model_params_file_map", given["model_params_file_map"], str, "a str")
+        steps, label = given["step_per_epoch"], "model_params_file_map"
+        files = _numbered(label, given[label], str, "a str")
         return cls(
             settings=settings,
-            files={
-                number: _file_name(f"model_params_file_map[{str(number)!r}]", name) for number, name in files.items()
-            },
+            files={number: _file_name(f"{label}[{str(number)!r}]", name) for number, name in files.items()},
             sha256=_numbered("sha256", given.get("sha256", {}), str, "a str"),
             step_per_epoch=None if steps is None else check_int("step_per_epoch", steps, minimum=1),
             framework=check_instance("framework", given.get("framework", "mindspore"), str, "a str"),
@@ -160,10 +158,6 @@ class RunMetadata:
             trained_to=check_int("trained_to", given["trained_to"], minimum=0) if "trained_to" in given else None,
             imported=check_bool("imported", given.get("imported", False)),
         )
-
-
-def _listed(files: dict[int, NamedFile]) -> dict[str, dict[str, str]]:
-    return {str(number): asdict(files[number]) for number in sorted(files)}
 
 
 def _named_file(name: str, value: object) -> NamedFile:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..files.places import AnyPath, with_slashes
-from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES
+from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES, ForeignCheckpoint
 
 Unit = Literal["epoch", "step"]
+_BOTH: tuple[Unit, ...] = ("epoch", "step")
 
 # Numbers with a decimal point are losses and the like, and count nothing.
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?(?![A-Za-z0-9])|\d+")
@@ -52,6 +54,10 @@ class _Count:
     value: int
     word: str
 
+    @property
+    def unit(self) -> Unit | None:
+        return _UNITS.get(self.word)
+
 
 def natural_key(name: str) -> tuple[tuple[bool, int, str], ...]:
     """Returns a key by which names are sorted as people count: 2 before 10."""
@@ -68,7 +74,7 @@ def numbers_of_names(paths: Sequence[Sequence[str]], unit: Unit | None = None) -
     # Folders may have a point in their names.
     names = [_SUFFIX.sub("", parts[-level]) if level == 1 else parts[-level] for parts in paths]
     parsed = [_counts(name) for name in names]
-    wanted: tuple[Unit, ...] = ("epoch", "step") if unit is None else (unit,)
+    wanted = _BOTH if unit is None else (unit,)
     # The one integer counts that is not the same in all names; of several, the one beside "epoch" or "step".
     labelled = [(label, tuple(_only(counts, label) for _, counts in parsed)) for label in wanted]
     for label, found in labelled:
@@ -77,39 +83,36 @@ def numbers_of_names(paths: Sequence[Sequence[str]], unit: Unit | None = None) -
     same = Counter(text for text, counts in parsed if counts).most_common(1)
     if not same or _several_trainings(parsed):
         return None
-    members = [counts for text, counts in parsed if text == same[0][0]]
-    differing = [column for column in zip(*members, strict=True) if len({count.value for count in column}) > 1]
+    shared, most = same[0]
+    columns = enumerate(zip(*(counts for text, counts in parsed if text == shared), strict=True))
+    # The place of each number that differs, and what it counts.
+    differing = {place: column[0].unit for place, column in columns if len({count.value for count in column}) > 1}
     for label, found in labelled:
-        if sum(number is not None for number in found) >= len(members) and any(
-            _unit_of(column[0]) == label for column in differing
-        ):
+        if label in differing.values() and sum(number is not None for number in found) >= most:
             return Numbers(found, label, "name")
-    if len(differing) != 1 or _unit_of(differing[0][0]) is not None:
+    if [*differing.values()] != [None]:
         return None
-    place = next(index for index, column in enumerate(zip(*members, strict=True)) if column == differing[0])
-    found = tuple(counts[place].value if text == same[0][0] else None for text, counts in parsed)
-    return Numbers(found, unit, "name")
+    (place,) = differing
+    return Numbers(tuple(counts[place].value if text == shared else None for text, counts in parsed), unit, "name")
 
 
 def numbers_inside(counters: Sequence[Mapping[str, int]], unit: Unit | None = None) -> Numbers | None:
     """Returns the numbers inside checkpoints, under "epoch" or "step"; None where no two of them differ."""
-    wanted: tuple[Unit, ...] = ("epoch", "step") if unit is None else (unit,)
+    wanted = _BOTH if unit is None else (unit,)
     ways = [Numbers(tuple(item.get(label) for item in counters), label, f"{label} inside") for label in wanted]
     several = [way for way in ways if len({*way.found} - {None}) > 1]
     # Epochs that are all different come first, then steps.
-    return next((way for way in several if way.is_complete), several[0] if several else None)
+    return next((way for way in several if way.is_complete), next(iter(several), None))
 
 
-@dataclass(frozen=True)
 class SeenCheckpoint:
     """A checkpoint without values: shapes by the plain network's names; ``said`` tells what was removed or left out."""
 
-    place: AnyPath
-    shapes: Mapping[str, tuple[int, ...]]
-    dtypes: Mapping[str, str]
-    counters: Mapping[str, int]
-    said: tuple[str, ...] = ()
-    framework: str = "torch"
+    def __init__(self, place: AnyPath, checkpoint: ForeignCheckpoint) -> None:
+        self.place, self.counters, self.framework = place, checkpoint.counters, checkpoint.framework
+        self.shapes = {name: array.shape for name, array in checkpoint.tensors.items()}
+        self.dtypes = {name: array.dtype.name for name, array in checkpoint.tensors.items()}
+        self.said = (*checkpoint.said, *checkpoint.left_out)
 
 
 @dataclass(frozen=True)
@@ -152,20 +155,14 @@ def import_order(
         _warn_of_another_order(found, numbers, by_name)
         given = Numbers(tuple(numbers), unit, "given")
         same = next((way for way in (by_name, inside) if way is not None and way.found == given.found), given)
-        return _complete(found, given, unit or same.unit)
+        return _complete(found, replace(given, unit=same.unit))
     ways = [way for way in (by_name, inside) if way is not None]
     for way in ways:
         if way.is_complete:
-            return _complete(found, way, unit or way.unit)
-    digests: dict[int, str] = {}
-
-    def digest_of(index: int) -> str:
-        if index not in digests:
-            digests[index] = digest(found[index])
-        return digests[index]
-
+            return _complete(found, way)
+    digest_of = functools.cache(lambda index: digest(found[index]))
     for way in ways:
-        order = _without_copies(found, way, unit, digest_of)
+        order = _without_copies(found, way, digest_of)
         if order is not None:
             return order
     raise _unclear(found, ways, unit)
@@ -194,61 +191,47 @@ def _counts(name: str) -> tuple[str, list[_Count]]:
     return _NUMBER.sub("#", name), counts
 
 
-def _unit_of(count: _Count) -> Unit | None:
-    return _UNITS.get(count.word)
-
-
 def _only(counts: Sequence[_Count], unit: Unit) -> int | None:
-    found = [count.value for count in counts if _unit_of(count) == unit]
+    found = [count.value for count in counts if count.unit == unit]
     return found[0] if len(found) == 1 else None
 
 
 def _several_trainings(parsed: Sequence[tuple[str, Sequence[_Count]]]) -> bool:
     """Returns whether the names number seeds, folds or the like, in which they differ."""
-    values: dict[str, set[int]] = {}
-    for _, counts in parsed:
-        for count in counts:
-            if count.word in _OF_TRAININGS:
-                values.setdefault(count.word, set()).add(count.value)
-    return any(len(found) > 1 for found in values.values())
+    different = {(count.word, count.value) for _, counts in parsed for count in counts if count.word in _OF_TRAININGS}
+    return len(different) > len({word for word, _ in different})
 
 
-def _complete(found: Sequence[SeenCheckpoint], way: Numbers, unit: Unit | None) -> ImportOrder:
+def _complete(found: Sequence[SeenCheckpoint], way: Numbers) -> ImportOrder:
     chosen = sorted(
         ((number, item) for number, item in zip(way.found, found, strict=True) if number is not None),
         key=lambda pair: pair[0],
     )
     steps = all(item.counters.get("step") == number for number, item in chosen)
-    return ImportOrder(tuple(chosen), unit or ("step" if steps else "epoch"), way.source)
+    return ImportOrder(tuple(chosen), way.unit or ("step" if steps else "epoch"), way.source)
 
 
 def _without_copies(
-    found: Sequence[SeenCheckpoint], way: Numbers, unit: Unit | None, digest_of: Callable[[int], str]
+    found: Sequence[SeenCheckpoint], way: Numbers, digest_of: Callable[[int], str]
 ) -> ImportOrder | None:
     """Returns the order without files such as "last" and "best" that have the weights of a numbered one; else None."""
     kept: dict[int, int] = {}
     copies: list[tuple[int, int]] = []
-    for index, number in enumerate(way.found):
-        if number is None:
-            continue
-        if number not in kept:
+    # Those without a number come last: they may be copies of any numbered one.
+    for index, number in sorted(enumerate(way.found), key=lambda item: item[1] is None):
+        if number is not None and number not in kept:
             kept[number] = index
-        elif digest_of(index) == digest_of(kept[number]):
-            copies.append((index, kept[number]))
-        else:
+            continue
+        numbered = kept.values() if number is None else [kept[number]]
+        same = next((other for other in numbered if digest_of(other) == digest_of(index)), None)
+        if same is None:
             return None
-    for index, number in enumerate(way.found):
-        if number is None:
-            same = next((other for other in kept.values() if digest_of(other) == digest_of(index)), None)
-            if same is None:
-                return None
-            copies.append((index, same))
+        copies.append((index, same))
     if len(kept) < 3:
         return None
-    numbers = Numbers(tuple(kept), way.unit, way.source)
-    order = _complete([found[index] for index in kept.values()], numbers, unit or way.unit)
+    numbers = replace(way, found=tuple(kept))
     left_out = tuple((found[index].place, found[same].place) for index, same in copies)
-    return ImportOrder(order.chosen, order.unit, order.source, left_out)
+    return replace(_complete([found[index] for index in kept.values()], numbers), copies=left_out)
 
 
 def _warn_of_another_order(found: Sequence[SeenCheckpoint], numbers: Sequence[int], by_name: Numbers | None) -> None:
@@ -269,13 +252,12 @@ def _warn_of_another_order(found: Sequence[SeenCheckpoint], numbers: Sequence[in
 
 
 def _unclear(found: Sequence[SeenCheckpoint], ways: Sequence[Numbers], unit: Unit | None) -> ValueError:
-    names = short_names([item.place for item in found])
-    width = max(len(way.source) for way in ways) if ways else 0
-    header = "  ".join(f"{way.source:>{max(width, 6)}}" for way in ways)
-    lines = [f"  {header}  checkpoint"] if ways else []
-    for index, name in enumerate(names):
-        cells = [f"{'-' if way.found[index] is None else way.found[index]:>{max(width, 6)}}" for way in ways]
-        lines.append("  " + "  ".join([*cells, name]))
+    width = max([6, *(len(way.source) for way in ways)])
+    columns = [[way.source, *("-" if number is None else number for number in way.found)] for way in ways]
+    cells = [[f"{cell:>{width}}" for cell in column] for column in columns]
+    names = ["checkpoint", *short_names([item.place for item in found])]
+    rows = [*zip(*cells, names, strict=True)]
+    lines = ["  " + "  ".join(row) for row in (rows if ways else rows[1:])]
     other: Unit = "step" if unit == "epoch" else "epoch"
     remedy = ""
     if unit is not None and numbers_of_names([_parts(item.place) for item in found], other) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,33 +19,30 @@ from .writer import RunWriter
 
 
 class TrajectoryRecorder:
-    """Counts steps and epochs, and saves a checkpoint whenever the count is in an interval."""
+    """Counts steps and epochs, and saves a checkpoint whenever the count is in an interval; begins as ``cb_params``."""
 
     def __init__(
-        self,
-        summary_dir: AnyPath,
-        settings: LandscapeSettings,
-        existing: str,
-        network: object,
-        *,
-        step_per_epoch: int | None = None,
-        start_epoch: int = 0,
-        start_step: int = 0,
+        self, summary_dir: AnyPath, settings: LandscapeSettings, existing: str, parameters: Mapping[str, Any]
     ) -> None:
-        self._settings = settings
-        self._numbers = settings.numbers
-        self._epoch, self._step = start_epoch, start_step
+        self._settings, self._numbers = settings, settings.numbers
+        network = parameters["network"]
+        # A data set without a length has none until its first epoch has ended.
+        step_per_epoch: int | None = parameters.get("batch_num")
+        self._epoch, self._step = int(parameters.get("cur_epoch_num", 0)), int(parameters.get("cur_step_num", 0))
         self._steps_in_epoch = 0
         # Whether the weights are others than those with which the last epoch ended.
         self._moves_later = False
-        self._is_inside_epoch = bool(step_per_epoch) and start_step != start_epoch * (step_per_epoch or 0)
+        self._is_inside_epoch = bool(step_per_epoch) and self._step != self._epoch * (step_per_epoch or 0)
         # After a resume in the middle of an epoch, the first epoch's end would teach a wrong number of steps.
-        self._epoch_is_whole = start_step == 0
+        self._epoch_is_whole = self._step == 0
         self._writer: RunWriter | None = None
         self._read: Callable[[], dict[str, NDArray[Any]]]
         # Where parameters are divided among processes, all make the same calls: weights are gathered to rank 0, and
         # what fails there is raised on every rank, so that none waits for ever.
         self._shards = sharded_reader(network, keeps=is_first_rank())
+        self._on_first_rank: Callable[[Callable[[], None]], object] = (
+            on_first_rank if self.is_sharded else lambda action: action()
+        )
         if self._shards is not None:
             self._read, space = self._shards, self._shards.describe()
         elif is_first_rank():
@@ -113,7 +111,7 @@ class TrajectoryRecorder:
             return
         self._on_first_rank(self._prepare)
         if is_due:
-            self._on_first_rank(self._save, self._read())
+            self._on_first_rank(functools.partial(self._save, self._read()))
 
     def _prepare(self) -> None:
         if self._writer is not None:
@@ -125,25 +123,17 @@ class TrajectoryRecorder:
         if self._writer is not None:
             self._writer.save(self._number, state)
 
-    def _on_first_rank(self, action: Callable[..., None], *arguments: Any) -> None:
-        if self.is_sharded:
-            on_first_rank(lambda: action(*arguments))
-        else:
-            action(*arguments)
-
 
 class Snapshots:
     """Saves named arrays whose number is in an interval; the run directory is made with the first ones."""
 
     def __init__(self, directory: AnyPath, settings: LandscapeSettings, existing: str, network: str) -> None:
-        self._directory, self._settings, self._existing = directory, settings, existing
-        self._network = network
+        self._directory, self._settings, self._existing, self._network = directory, settings, existing, network
         self._space: WeightSpace | None = None
         self._writer: RunWriter | None = None
         self._last: int | None = None
 
     def add(self, number: int, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Saves a copy of the arrays where the number is asked for."""
         check_int("number", number, minimum=0)
         if not isinstance(arrays, Mapping) or not arrays:
             raise wrong_type("arrays", "a mapping from name to array with at least one entry", arrays)
@@ -168,7 +158,6 @@ class Snapshots:
             self._writer.save(number, state)
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Waits until everything is on disk; as ``TrajectoryRecorder.finish``."""
         writer, self._writer = self._writer, None
         if writer is not None:
             # Nobody says whether the model went on training behind the last snapshot, so no number is the last.

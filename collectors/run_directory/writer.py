@@ -9,13 +9,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..errors import CheckpointWriteError, RunDirectoryError, reason_of
+from ..errors import CheckpointWriteError, reason_of
 from ..files.background import OrderedJobs
 from ..files.locks import LockHeldError, WriteLock
 from ..files.places import AnyPath
 from ..networks.weight_space import WeightSpace, some_names
 from ..weights.aligned import FrozenParameters, frozen_state
 from ..weights.safetensors_file import STORABLE_DTYPES, MemoryState
+from .directory import reporting
 from .existing_run import checkpoint_name, remove_run, take_over
 from .folder import checkpoint_folder
 from .metadata import NamedFile, RunMetadata
@@ -61,19 +62,16 @@ class RunWriter:
         )
         self._has_changed = False
         self._lock: WriteLock = WriteLock()
-        try:
-            self._folder.prepare()
-            self._lock = self._folder.lock()
-            self._frozen = take_over(self._folder, self._metadata, space, existing, start)
-            self._write_metadata()
-        except BaseException as error:
-            self._lock.release()
-            if not isinstance(error, OSError):
+        remedy = f"Choose a directory that can be written, or {self._folder.remedy}."
+        with reporting(f"run directory {summary_dir} cannot be written", remedy):
+            try:
+                self._folder.prepare()
+                self._lock = self._folder.lock()
+                self._frozen = take_over(self._folder, self._metadata, space, existing, start)
+                self._write_metadata()
+            except BaseException:
+                self._lock.release()
                 raise
-            raise RunDirectoryError(
-                f"run directory {summary_dir} cannot be written: {reason_of(error)}. Choose a directory that can be "
-                f"written, or {self._folder.remedy}."
-            ) from error
         self._jobs = OrderedJobs(
             "checkpoint-writer",
             _MOST_STATES,
@@ -94,7 +92,6 @@ class RunWriter:
             self._jobs.touch()
 
     def check(self) -> None:
-        """Raises the error of the writing thread, if there is one."""
         self._jobs.check()
         try:
             self._lock.check()

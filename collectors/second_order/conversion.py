@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -12,52 +12,14 @@ from ..model.forward import LossFunction
 from ..model.model import Model
 from ..networks.torch_network import unwrap
 from ..validation import check_instance, wrong_type
-from .factors import SAMPLES
 from .optimizer import Thor
 from .recorders import attach
 
+thor = Thor
+"""THOR for a network, under MindSpore's name and with the arguments of its ``nn.thor``: see ``Thor``.
 
-def thor(
-    net: nn.Module,
-    learning_rate: Any,
-    damping: Any,
-    momentum: float,
-    weight_decay: float = 0.0,
-    loss_scale: float | torch.amp.GradScaler = 1.0,
-    batch_size: int | None = None,
-    use_nesterov: bool = False,
-    decay_filter: Callable[[Any], bool] = lambda _: True,
-    split_indices: Iterable[int] | None = None,
-    enable_clip_grad: bool = False,
-    frequency: int = 100,
-    *,
-    factors: str = SAMPLES,
-    split_dim: int = 128,
-) -> Thor:
-    """Returns THOR for a network, with the arguments of MindSpore's ``nn.thor``; see ``Thor`` for what they mean.
-
-    The network's layers, parameters and state dict stay as they are: hooks record what is needed.
-
-    Raises:
-        TypeError: an argument has the wrong type; the network is one of MindSpore.
-        ValueError: an argument has a wrong value.
-    """
-    return Thor(
-        net,
-        learning_rate,
-        damping,
-        momentum,
-        weight_decay,
-        loss_scale,
-        batch_size,
-        use_nesterov,
-        decay_filter,
-        split_indices,
-        enable_clip_grad,
-        frequency,
-        factors=factors,
-        split_dim=split_dim,
-    )
+The network's layers, parameters and state dict stay as they are: hooks record what is needed.
+"""
 
 
 class ConvertNetUtils:

@@ -111,26 +111,28 @@ def shapes(layer: nn.Module, variant: str, split: int) -> tuple[torch.Size, torc
 
 def observe(layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor, variant: str, split: int) -> Observation:
     """Returns what a call tells, by its inputs (with or without a samples' axis) and the loss's gradient by outputs."""
-    if isinstance(layer, nn.Conv2d):
-        if inputs.dim() == 3:
-            inputs, gradient = inputs[None], gradient[None]
-        inputs = inputs.to(gradient.dtype)
-        if variant == MINDSPORE_GPU:
-            return _of_mean_image(layer, inputs, gradient, split)
-        rows = _patches(layer, inputs)
-        gradients = gradient.flatten(2).transpose(1, 2).flatten(0, 1)
-        return _of_rows(rows, gradients, split, len(rows), len(inputs))
-    gradients = gradient.reshape(-1, gradient.shape[-1])
+    by_mindspore = variant == MINDSPORE_GPU
     if isinstance(layer, nn.Embedding):
         samples = len(inputs) if inputs.dim() else 1
-        counts = torch.bincount(inputs.reshape(-1), minlength=layer.num_embeddings).to(gradient.dtype)
-        weight = samples if variant == MINDSPORE_GPU else len(gradients)
-        return Observation(counts, _gram(gradients, _g_split(layer, variant, split)), weight, len(gradients), samples)
-    rows = inputs.reshape(-1, inputs.shape[-1]).to(gradient.dtype)
-    samples = len(inputs) if inputs.dim() > 1 else 1
-    # MindSpore divides by the width of the inputs, where the number of samples was meant.
-    weight = rows.shape[1] if variant == MINDSPORE_GPU else len(rows)
-    return _of_rows(rows, gradients, split, weight, samples)
+        a = torch.bincount(inputs.reshape(-1), minlength=layer.num_embeddings).to(gradient.dtype)
+        a_weight = samples if by_mindspore else inputs.numel()
+    elif isinstance(layer, nn.Conv2d):
+        if inputs.dim() == 3:
+            inputs, gradient = inputs[None], gradient[None]
+        samples, images = len(inputs), inputs.to(gradient.dtype)
+        if by_mindspore:
+            # The factors of the batch's mean image and mean gradient.
+            images, gradient = images.mean(0, keepdim=True), gradient.mean(0, keepdim=True)
+        rows = _patches(layer, images, by_mindspore)
+        gradient = gradient.flatten(2).transpose(1, 2)
+        a, a_weight = _gram(rows, split), len(rows)
+    else:
+        samples = len(inputs) if inputs.dim() > 1 else 1
+        rows = inputs.reshape(-1, inputs.shape[-1]).to(gradient.dtype)
+        # MindSpore divides by the width of the inputs, where the number of samples was meant.
+        a, a_weight = _gram(rows, split), rows.shape[1] if by_mindspore else len(rows)
+    gradients = gradient.reshape(-1, gradient.shape[-1])
+    return Observation(a, _gram(gradients, _g_split(layer, variant, split)), a_weight, len(gradients), samples)
 
 
 def factors_of(layer: nn.Module, seen: Observation, variant: str) -> Factors:
@@ -199,26 +201,18 @@ def _block_shape(width: int, split: int) -> tuple[int, int, int]:
     return -(-width // size), size, size
 
 
-def _of_rows(rows: torch.Tensor, gradients: torch.Tensor, split: int, a_weight: float, samples: float) -> Observation:
-    return Observation(_gram(rows, split), _gram(gradients, split), a_weight, len(gradients), samples)
-
-
-def _of_mean_image(layer: nn.Conv2d, inputs: torch.Tensor, gradient: torch.Tensor, split: int) -> Observation:
-    """As MindSpore on a GPU: the factors of the batch's mean image and mean gradient, always padded to "same"."""
-    padding: list[int] = []
-    for length, kernel, stride in zip(inputs.shape[:1:-1], layer.kernel_size[::-1], layer.stride[::-1], strict=True):
-        total = max((-(-length // stride) - 1) * stride + kernel - length, 0)
-        padding += [total // 2, total - total // 2]
-    patches = F.unfold(F.pad(inputs.mean(0, keepdim=True), padding), layer.kernel_size, stride=layer.stride)[0].T
-    gradients = gradient.mean(0).flatten(1).T
-    return Observation(_gram(patches, split), _gram(gradients, split), len(patches), len(gradients), len(inputs))
-
-
-def _patches(layer: nn.Conv2d, inputs: torch.Tensor) -> torch.Tensor:
+def _patches(layer: nn.Conv2d, images: torch.Tensor, by_mindspore: bool) -> torch.Tensor:
     """Returns what each output position of a convolution sees, of shape (samples * positions, channels * kernel)."""
-    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-    padded = F.pad(inputs, layer._reversed_padding_repeated_twice, mode)
-    columns = F.unfold(padded, layer.kernel_size, layer.dilation, 0, layer.stride)
+    mode = "constant" if layer.padding_mode == "zeros" or by_mindspore else layer.padding_mode
+    padding, dilation = layer._reversed_padding_repeated_twice, layer.dilation
+    if by_mindspore:
+        # On a GPU it always pads to "same".
+        padding, dilation = [], (1, 1)
+        sides = zip(images.shape[:1:-1], layer.kernel_size[::-1], layer.stride[::-1], strict=True)
+        for length, kernel, stride in sides:
+            total = max((-(-length // stride) - 1) * stride + kernel - length, 0)
+            padding += [total // 2, total - total // 2]
+    columns = F.unfold(F.pad(images, padding, mode), layer.kernel_size, dilation, 0, layer.stride)
     return columns.transpose(1, 2).flatten(0, 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -151,7 +152,7 @@ class Thor(torch.optim.Optimizer):
             },
         )
         self._complete = True
-        self._recorders.tell(self)
+        self._recorders.listener = weakref.ref(self)
 
     def get_frequency(self) -> int:
         """Returns how many steps use the same factors."""
@@ -277,7 +278,7 @@ class Thor(torch.optim.Optimizer):
         return loss
 
     def _check_ready(self) -> None:
-        if self._recorders.listener is not self:
+        if self._recorders.listener() is not self:
             raise RuntimeError("the network has a newer Thor, which its layers tell what they see. Use that one.")
         given = [parameter for parameter in self._names if parameter.grad is not None]
         if not given:
@@ -319,7 +320,6 @@ class Thor(torch.optim.Optimizer):
         self._forget()
 
     def _warn(self, failed: dict[str, str], plain: list[str]) -> None:
-        """Warns of weights without new factors, and of matrices that keep their plain gradient."""
         failed = {name: reason for name, reason in failed.items() if name not in self._named_as_failed}
         plain = [name for name in plain if name not in self._named_as_plain]
         self._named_as_failed.update(failed)

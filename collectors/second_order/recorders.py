@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -11,51 +12,32 @@ from torch import nn
 from torch._compile import _disable_dynamo
 
 from ..networks.torch_network import unwrap
-from ..validation import wrong_type
+from ..validation import check_instance
 from .factors import weight_of
 
 
 class Listener(Protocol):
     """Who wants to know what the layers see."""
 
-    def wants_records(self) -> bool:
-        """Whether the present step's records are wanted."""
-
-    def record(self, layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Takes a layer's inputs and the gradient of the loss with respect to its outputs."""
+    def wants_records(self) -> bool: ...
+    def record(self, layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor) -> None: ...
 
 
 class Recorders:
     """The hooks in the layers of one network that THOR can treat: Linear, Conv2d of one group, Embedding."""
 
     def __init__(self, network: nn.Module) -> None:
-        self._network = weakref.ref(network)
-        self._listener: Callable[[], Listener | None] = lambda: None
-        owners: dict[nn.Parameter, list[nn.Module]] = {}
-        for module in network.modules():
-            for parameter in module._parameters.values():
-                if parameter is not None:
-                    owners.setdefault(parameter, []).append(module)
+        # The one that hears what layers see: the last one that asked, as long as it lives.
+        self.listener: Callable[[], Listener | None] = lambda: None
+        owners = Counter(parameter for module in network.modules() for parameter in module._parameters.values())
         self.layers: dict[str, nn.Module] = {
             name: module
             for name, module in network.named_modules()
             # None whose weight is frozen, computed from others (weight_norm), or shared with another layer.
-            if _is_treated(module) and len(owners[weight_of(module)]) == 1
+            if _is_treated(module) and owners[weight_of(module)] == 1
         }
         for layer in self.layers.values():
             layer.register_forward_hook(_Watch(self, layer), with_kwargs=True)
-
-    @property
-    def network(self) -> nn.Module | None:
-        return self._network()
-
-    @property
-    def listener(self) -> Listener | None:
-        """The listener that hears what layers see: the last one that asked, as long as it lives."""
-        return self._listener()
-
-    def tell(self, listener: Listener) -> None:
-        self._listener = weakref.ref(listener)
 
 
 class Passes:
@@ -83,11 +65,8 @@ def attach(network: Any) -> Recorders:
             f"net must be a torch.nn.Module, but got {type(network).__name__}, a network of MindSpore. MindSpore "
             "trains it with its own optimizer: mindspore.nn.thor, on Ascend and on GPUs."
         )
-    if not isinstance(network, nn.Module):
-        raise wrong_type("net", "a torch.nn.Module", network)
-    network = unwrap(network)
-    known = _attached.get(network)
-    found = None if known is None else known()
+    network = unwrap(check_instance("net", network, nn.Module, "a torch.nn.Module"))
+    found = _attached[network]() if network in _attached else None
     if found is None:
         found = Recorders(network)
         _attached[network] = weakref.ref(found)
@@ -107,8 +86,8 @@ class _Watch:
     # A compiled network calls it between its compiled parts. The public decorator would import the compiler here.
     @_disable_dynamo
     def __call__(self, layer: nn.Module, args: tuple[Any, ...], named: dict[str, Any], outputs: Any) -> None:
-        listener = None if self._recorders is None or layer is not self._layer() else self._recorders.listener
-        if listener is None or not isinstance(outputs, torch.Tensor) or not outputs.requires_grad:
+        listener = None if self._recorders is None or layer is not self._layer() else self._recorders.listener()
+        if listener is None or not (isinstance(outputs, torch.Tensor) and outputs.requires_grad):
             return
         if not listener.wants_records():
             return

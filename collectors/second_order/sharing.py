@@ -44,11 +44,8 @@ def exchange(
     if not (dist.is_available() and dist.is_initialized() and dist.get_world_size(group) > 1):
         return {layer: seen for layer, seen in recorded.items() if seen is not None}
     found: dict[nn.Module, Observation] = {}
-    first = 0
-    for last in last_of_bucket:
-        bucket = dict(itertools.islice(recorded.items(), first, last + 1))
-        found.update(_summed(bucket, shapes, group))
-        first = last + 1
+    for first, end in itertools.pairwise([0, *(last + 1 for last in last_of_bucket)]):
+        found.update(_summed(dict(itertools.islice(recorded.items(), first, end)), shapes, group))
     return found
 
 

@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_TENSOR, HistogramProto, Summary, SummaryMetadata
+from tensorboard.plugins.hparams.summary_v2 import Metric, hparams_config_pb, hparams_pb
+from tensorboard.plugins.text.summary_v2 import text_pb
+from tensorboard.util.tensor_util import make_tensor_proto
 
-from .lineage import hyperparameters
+from .lineage import LINEAGE_KINDS, hyperparameters
 from .values import SummaryStep, SummaryValue
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64, UInt8
-    from tensorboard.compat.proto.summary_pb2 import Summary
 
 TENSOR_PLUGIN = "summary_landscape_tensor"
-LINEAGE_KINDS = ("train_lineage", "eval_lineage", "custom_lineage_data")
 MOST_BINS = 90
 _IMAGES_PER_ROW = 8
 _SHOWN = 10
@@ -35,9 +39,6 @@ class SummaryEncoder:
 
     def encode(self, step: SummaryStep) -> list[bytes]:
         """Returns the events of one step: one for all values, and one for each graph."""
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-
         graphs, others = [], []
         for value in step.values:
             if isinstance(value.content, bytes):
@@ -53,7 +54,7 @@ class SummaryEncoder:
         kind, name, content = value.kind, value.name, value.content
         if isinstance(content, Mapping):
             facts = json.dumps(content, indent=2, ensure_ascii=False)
-            return [text_value(self._tag(name, "text"), f"```json\n{facts}\n```")]
+            return [*text_pb(self._tag(name, "text"), f"```json\n{facts}\n```").value]
         assert isinstance(content, np.ndarray)
         if kind == "scalar":
             return [scalar_value(self._tag(name, kind), float(content))]
@@ -63,12 +64,10 @@ class SummaryEncoder:
             return self._histogram_values(name, content)
         return [
             _tensor_value(self._tag(name, kind), content),
-            text_value(self._tag(f"{name}/text", "text"), describe(content)),
+            *text_pb(self._tag(f"{name}/text", "text"), describe(content)).value,
         ]
 
     def _histogram_values(self, name: str, content: NDArray[Any]) -> list[Summary.Value]:
-        from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
-
         result = histogram(content)
         proto = HistogramProto(
             # TensorBoard takes these two for the outermost edges.
@@ -95,33 +94,22 @@ class SummaryEncoder:
 
 def scalar_value(tag: str, number: float) -> Summary.Value:
     """Returns a scalar; TensorBoard keeps float32."""
-    from tensorboard.compat.proto.summary_pb2 import Summary
-
     with np.errstate(over="ignore"):
         return Summary.Value(tag=tag, simple_value=float(np.float32(number)))
 
 
-def text_value(tag: str, markdown: str) -> Summary.Value:
-    from tensorboard.plugins.text.summary_v2 import text_pb
-
-    return text_pb(tag, markdown).value[0]
-
-
-def lineage_summary(lineage: Mapping[str, Mapping[str, Any]], start_time: float) -> Summary:
-    """Returns a run's lineage as TensorBoard's hyperparameters and metrics; ``start_time`` is seconds since 1970."""
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.plugins.hparams.summary_v2 import Metric, hparams_config_pb, hparams_pb
-
+def encode_lineage(lineage: Mapping[str, Mapping[str, Any]], start_time: float, step: SummaryStep) -> bytes:
+    """Returns an event: a run's lineage as TensorBoard's hyperparameters and metrics; times are seconds since 1970."""
     evaluation = lineage.get("eval_lineage", {})
     # The user's facts come last and win over the others.
     facts = {key: item for kind in LINEAGE_KINDS for key, item in lineage.get(kind, {}).items()}
     metrics = {f"eval_lineage/{name}": number for name, number in evaluation.get("metrics", {}).items()}
     shown = [Metric(tag, display_name=tag.partition("/")[2]) for tag in metrics]
-    summary = Summary()
-    summary.value.extend(hparams_config_pb([], shown, start_time).value)
-    summary.value.extend(hparams_pb(hyperparameters(facts), start_time_secs=start_time).value)
-    summary.value.extend(scalar_value(tag, number) for tag, number in metrics.items())
-    return summary
+    values = [*hparams_config_pb([], shown, start_time).value]
+    values += hparams_pb(hyperparameters(facts), start_time_secs=start_time).value
+    values += (scalar_value(tag, number) for tag, number in metrics.items())
+    event = Event(step=step.step, wall_time=step.wall_time, summary=Summary(value=values))
+    return bytes(event.SerializeToString())
 
 
 def image_grid(images: NDArray[Any]) -> UInt8[np.ndarray, "height width channels"]:
@@ -209,9 +197,6 @@ def bin_count(size: int) -> int:
 
 
 def _tensor_value(tag: str, array: NDArray[Any]) -> Summary.Value:
-    from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_TENSOR, Summary, SummaryMetadata
-    from tensorboard.util.tensor_util import make_tensor_proto
-
     plugin = SummaryMetadata.PluginData(plugin_name=TENSOR_PLUGIN)
     metadata = SummaryMetadata(plugin_data=plugin, data_class=DATA_CLASS_TENSOR)
     if array.size == 0 and array.dtype.kind == "u":
@@ -229,9 +214,6 @@ def _tensor_value(tag: str, array: NDArray[Any]) -> Summary.Value:
 
 
 def _image_value(tag: str, pixels: UInt8[np.ndarray, "height width channels"]) -> Summary.Value:
-    from PIL import Image
-    from tensorboard.compat.proto.summary_pb2 import Summary
-
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, format="PNG")
     height, width, channels = pixels.shape

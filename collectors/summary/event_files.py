@@ -29,11 +29,9 @@ _NAME_PART = re.compile(r"[0-9a-zA-Z_][0-9a-zA-Z_.]*")
 def require_tensorboard() -> None:
     """Imports what the writing thread uses: a process forked in the middle of an import would inherit half of it."""
     try:
-        import tensorboard.compat.proto.event_pb2
-        import tensorboard.plugins.hparams.summary_v2
-        import tensorboard.plugins.text.summary_v2
-        import tensorboard.util.tensor_util  # noqa: F401
         from PIL import Image
+
+        from . import encoding  # noqa: F401
     except ImportError as error:
         raise ImportError(
             f"SummaryRecord needs TensorBoard, which cannot be imported ({error}). Install it with "
@@ -59,7 +57,6 @@ class EventFiles:
         self._max_file_size = max_file_size
         self._number = 1
         self._open: _WholeWrites | None = None
-        self._records = 0
         if len(os.fsencode(self.path.name)) + len("_lineage") > _LONGEST_NAME:
             raise wrong_value(
                 "file_prefix and file_suffix", f"short enough for a file name of {_LONGEST_NAME} bytes", self.path.name
@@ -75,22 +72,18 @@ class EventFiles:
         """A file beside the others that is read before them."""
         return self.directory / f"{self._stem}.00000{self._suffix}_lineage"
 
-    def write(self, event: bytes) -> None:
+    def write_event(self, event: bytes) -> None:
         """Writes one serialized event, which can then be read; on OSError the file ends with the event before."""
         size = len(event) + _FRAME_BYTES
-        full = self._max_file_size is not None and self._open and self._open.size + size > self._max_file_size
-        if full and self._records:
+        if self._max_file_size is not None and self._open and self._open.size + size > self._max_file_size:
             self.close()
             self._number += 1
         if self._open is None:
             self._open = _WholeWrites(self.path)
             self._open.write(record(version_event()))
-            self._records = 0
         self._open.write(record(event))
-        self._records += 1
 
     def sync(self) -> None:
-        """Returns when everything written is on the disk."""
         if self._open is not None:
             self._open.flush()
             sync_directory(self.directory)
@@ -107,19 +100,16 @@ class EventFiles:
                 open_file.close()
 
 
-def write_event_file(path: Path, events: list[bytes], token: str) -> None:
-    """Writes an event file at once, in place of the one that may be there."""
+def write_event_file(path: Path, event: bytes, token: str) -> None:
+    """Writes an event file of one event at once, in place of the one that may be there."""
     # TensorBoard must not read the unfinished file.
     temporary = path.with_name(f".{token}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
-    file = _WholeWrites(temporary)
     try:
-        for event in (version_event(), *events):
-            file.write(record(event))
-        file.flush()
-    finally:
-        file.close()
-    try:
+        with contextlib.closing(_WholeWrites(temporary)) as file:
+            for content in (version_event(), event):
+                file.write(record(content))
+            file.flush()
         system.replace(temporary, path)
         sync_directory(path.parent)
     finally:
@@ -161,9 +151,7 @@ def check_max_file_size(value: Any) -> int | None:
 
 
 def check_export_options(value: Any) -> dict[str, str | None]:
-    if value is None:
-        return {}
-    given = check_keys("export_options", value, ("tensor_format",))
+    given = {} if value is None else check_keys("export_options", value, ("tensor_format",))
     if given.get("tensor_format") is not None:
         check_choice("export_options['tensor_format']", given["tensor_format"], ("npy",))
     return given
@@ -203,29 +191,24 @@ class _WholeWrites:
 
 
 def _masked_checksum(content: bytes) -> bytes:
-    # A record may hold records: the mask keeps a checksum from covering its own kind.
-    checksum = _crc32c(content)
-    return struct.pack("<I", ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def _crc32c(content: bytes) -> int:
     # An export for MindInsight needs no TensorBoard. Pure Python holds the interpreter's lock at 4 MB/s, which would
     # stall a training at each large tensor; the library makes 8 GB/s.
     try:
         import google_crc32c
+
+        checksum = int(google_crc32c.value(content))
     except ImportError:
-        table, value = _table(), 0xFFFFFFFF
+        table, checksum = _remainders(), 0xFFFFFFFF
         for byte in content:
-            value = table[(value ^ byte) & 0xFF] ^ value >> 8
-        return value ^ 0xFFFFFFFF
-    return int(google_crc32c.value(content))
+            checksum = table[(checksum ^ byte) & 0xFF] ^ checksum >> 8
+        checksum ^= 0xFFFFFFFF
+    # A record may hold records: the mask keeps a checksum from covering its own kind.
+    return struct.pack("<I", ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 @functools.cache
-def _table() -> list[int]:
-    def remainder(value: int) -> int:
-        for _ in range(8):
-            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
-        return value
-
-    return [remainder(byte) for byte in range(256)]
+def _remainders() -> list[int]:
+    table = list(range(256))
+    for _ in range(8):
+        table = [value >> 1 ^ (0x82F63B78 if value & 1 else 0) for value in table]
+    return table

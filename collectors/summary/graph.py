@@ -27,6 +27,11 @@ def is_torch_network(network: Any) -> bool:
 
 def network_graph(network: torch.nn.Module) -> bytes:
     """Returns a serialized GraphDef of a PyTorch network: its data flow, or, without edges, its tree of layers."""
+    from tensorboard.compat.proto.attr_value_pb2 import AttrValue
+    from tensorboard.compat.proto.graph_pb2 import GraphDef
+    from tensorboard.compat.proto.node_def_pb2 import NodeDef
+    from tensorboard.compat.proto.versions_pb2 import VersionDef
+
     from ..networks.torch_network import unwrap
 
     network = unwrap(network)
@@ -36,7 +41,13 @@ def network_graph(network: torch.nn.Module) -> bytes:
     except Exception:
         # Tracing runs the user's forward function on symbols, which may raise anything.
         nodes = _layer_tree(network)
-    return _serialise(nodes)
+    definitions = [
+        NodeDef(
+            name=name, op=operation, input=inputs, attr={key: AttrValue(s=fact.encode()) for key, fact in facts.items()}
+        )
+        for name, operation, inputs, facts in nodes
+    ]
+    return bytes(GraphDef(node=definitions, versions=VersionDef(producer=_PRODUCER)).SerializeToString())
 
 
 def parse_graph(name: str, value: Any) -> bytes:
@@ -74,10 +85,9 @@ def _data_flow(network: torch.nn.Module) -> list[_Node]:
     used: set[str] = set()
     nodes: list[_Node] = []
     for node in traced.nodes:
-        path = str(node.target) if node.op in ("call_module", "get_attr") else _scope(node)
-        label = "" if node.op in ("call_module", "get_attr") else node.name
-        name = "/".join(part for part in (root, path.replace(".", "/"), label) if part)
-        names[node] = name = _unused(name, used)
+        is_named = node.op in ("call_module", "get_attr")
+        path = str(node.target) if is_named else _scope(node)
+        names[node] = name = _unused(used, root, path, "" if is_named else node.name)
         inputs = [names[source] for source in node.all_input_nodes]
         if node.op == "call_module":
             nodes.append((name, type(layers[path]).__name__, inputs, _facts(layers[path])))
@@ -101,14 +111,9 @@ def _layer_tree(network: torch.nn.Module) -> list[_Node]:
     root = type(network).__name__
     used: set[str] = set()
     return [
-        (
-            _unused("/".join(part for part in (root, path.replace(".", "/")) if part), used),
-            type(layer).__name__,
-            [],
-            _facts(layer),
-        )
+        (_unused(used, root, path), type(layer).__name__, [], _facts(layer))
         for path, layer in network.named_modules()
-        if not any(True for _ in layer.children())
+        if not list(layer.children())
     ]
 
 
@@ -119,30 +124,10 @@ def _facts(layer: torch.nn.Module) -> dict[str, str]:
     return facts
 
 
-def _unused(name: str, used: set[str]) -> str:
-    unused, count = name, 1
+def _unused(used: set[str], root: str, path: str, label: str = "") -> str:
+    name = unused = "/".join(part for part in (root, path.replace(".", "/"), label) if part)
+    count = 1
     while unused in used:
         unused, count = f"{name}_{count}", count + 1
     used.add(unused)
     return unused
-
-
-def _serialise(nodes: list[_Node]) -> bytes:
-    from tensorboard.compat.proto.attr_value_pb2 import AttrValue
-    from tensorboard.compat.proto.graph_pb2 import GraphDef
-    from tensorboard.compat.proto.node_def_pb2 import NodeDef
-    from tensorboard.compat.proto.versions_pb2 import VersionDef
-
-    graph = GraphDef(
-        node=[
-            NodeDef(
-                name=name,
-                op=operation,
-                input=inputs,
-                attr={key: AttrValue(s=text.encode()) for key, text in facts.items()},
-            )
-            for name, operation, inputs, facts in nodes
-        ],
-        versions=VersionDef(producer=_PRODUCER),
-    )
-    return bytes(graph.SerializeToString())

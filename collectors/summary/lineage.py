@@ -14,6 +14,7 @@ import numpy as np
 
 from ..validation import check_instance, check_int, check_keys, wrong_type, wrong_value
 
+LINEAGE_KINDS = ("train_lineage", "eval_lineage", "custom_lineage_data")
 HYPER_CONFIG = "MINDINSIGHT_HYPER_CONFIG"
 LONGEST_HYPER_CONFIG = 100_000
 _DEEPEST = 64
@@ -85,7 +86,6 @@ def check_lineage(name: str, value: Any, kind: type[TrainLineage] | type[EvalLin
 
 
 def check_custom_lineage(name: str, value: Any) -> dict[str, int | float | str]:
-    """Returns a user's own facts, str to int, float or str."""
     check_instance(name, value, Mapping, "a dict from str to int, float or str")
     facts: dict[str, int | float | str] = {}
     for key, item in value.items():

@@ -78,11 +78,23 @@ class SummaryRecord:
         self._closed = False
         self._begin()
 
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._pending: dict[tuple[str, str], tuple[SummaryValue, ...]] = {}
+        self._graph_recorded = False
+        self._warned = False
+        exports = self._export_options.get("tensor_format") == "npy"
+        self._files = SummaryFiles(self._directory, self._prefix, self._suffix, self._max_file_size, exports)
+        self._writer = SummaryWriter(self._files, str(self._directory))
+        # Closes at the interpreter's exit too, if nobody did; it must not keep the record itself alive.
+        weakref.finalize(self, self._writer.abandon)
+
     @property
     def log_dir(self) -> str:
         """The full path of the file that is written now, or will be with the next record."""
         self._follow_fork()
-        return str(self._events.path)
+        return str(self._files.path)
 
     def set_mode(self, mode: str) -> None:
         """Sets the phase, "train" or "eval"; what ``capture`` is given counts in training only.
@@ -128,11 +140,8 @@ class SummaryRecord:
             repeated = (plugin, name) in self._pending
             self._pending[plugin, name] = values
         if repeated:
-            warnings.warn(
-                f"the {plugin} {name!r} was added twice for one step; the newest value is kept.",
-                UserWarning,
-                stacklevel=2,
-            )
+            message = f"the {plugin} {name!r} was added twice for one step; the newest value is kept."
+            warnings.warn(message, UserWarning, stacklevel=2)
 
     def capture(self, plugin: str, name: str, value: Any) -> None:
         """Takes a value from inside a forward pass: as ``add_value``, but in training only, and silently the newest.
@@ -179,12 +188,17 @@ class SummaryRecord:
             raise wrong_type("plugin_filter", "a function of a plugin's name, or None", plugin_filter)
         if self._closed:
             return self._refuse(self._is_closed())
-        values = self._graph_values(self._network or train_network) + self._take(plugin_filter)
+        values: list[SummaryValue] = []
+        network = self._network or train_network
+        if network is not None and not self._graph_recorded:
+            self._graph_recorded = True
+            values.append(SummaryValue("graph", "graph", "network", network_graph(network)))
+        values += self._take(plugin_filter)
         try:
             # A writer that has failed says so even if there is nothing to write.
             self._writer.check()
             if values:
-                self._writer.submit(SummaryStep(step, time.time(), tuple(values)))
+                self._writer.write(SummaryStep(step, time.time(), tuple(values)))
         except SummaryWriteError as error:
             return self._refuse(error)
         return True
@@ -208,7 +222,16 @@ class SummaryRecord:
         """
         self._follow_fork()
         self._closed = True
-        self._warn_of_values_without_a_step()
+        with self._lock:
+            lost = [f"{plugin} {name!r}" for plugin, name in self._pending]
+            self._pending.clear()
+        if lost:
+            warnings.warn(
+                f"what was added to the SummaryRecord of {self._directory} since its last record(step) is not written, "
+                f"{len(lost)} in all: {some_names(lost, str)}. Call record(step) after add_value.",
+                UserWarning,
+                stacklevel=2,
+            )
         self._writer.close()
 
     def __enter__(self) -> Self:
@@ -233,18 +256,6 @@ class SummaryRecord:
     def _is_closed(self) -> ValueError:
         return ValueError(f"the SummaryRecord of {self._directory} is closed; open a new one.")
 
-    def _begin(self) -> None:
-        self._process = os.getpid()
-        self._lock = threading.Lock()
-        self._pending: dict[tuple[str, str], tuple[SummaryValue, ...]] = {}
-        self._graph_recorded = False
-        self._warned = False
-        self._events = event_files.EventFiles(self._directory, self._prefix, self._suffix, self._max_file_size)
-        files = SummaryFiles(self._events, self._export_options.get("tensor_format") == "npy")
-        self._writer = SummaryWriter(files, str(self._directory))
-        # Closes at the interpreter's exit too, if nobody did; it must not keep the record itself alive.
-        weakref.finalize(self, self._writer.abandon)
-
     def _follow_fork(self) -> None:
         # A forked process inherits locks that may be held, and no thread: it starts afresh, with its own file.
         if self._process != os.getpid():
@@ -260,24 +271,6 @@ class SummaryRecord:
                 self._pending = {**waiting, **self._pending}
             raise
         return [value for key, values in waiting.items() if key[0] in kept for value in values]
-
-    def _warn_of_values_without_a_step(self) -> None:
-        with self._lock:
-            lost = [f"{plugin} {name!r}" for plugin, name in self._pending]
-            self._pending.clear()
-        if lost:
-            warnings.warn(
-                f"what was added to the SummaryRecord of {self._directory} since its last record(step) is not written, "
-                f"{len(lost)} in all: {some_names(lost, str)}. Call record(step) after add_value.",
-                UserWarning,
-                stacklevel=3,
-            )
-
-    def _graph_values(self, network: Any) -> list[SummaryValue]:
-        if network is None or self._graph_recorded:
-            return []
-        self._graph_recorded = True
-        return [SummaryValue("graph", "graph", "network", network_graph(network))]
 
     def _refuse(self, error: Exception) -> bool:
         if self._raise_exception:

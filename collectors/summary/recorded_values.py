@@ -10,8 +10,6 @@ from typing import Any
 
 from ..files.places import AnyPath
 
-_RATE = "learning_rate/auto"
-_LOSS = "loss/auto"
 _LINEAGE = "_hparams_/session_start_info"
 # Class names of PyTorch, Keras and MindSpore whose step is the learning rate times a gradient, or a mean of gradients.
 _GRADIENT_DESCENT = ("SGD", "Momentum")
@@ -19,18 +17,11 @@ _GRADIENT_DESCENT = ("SGD", "Momentum")
 
 def gradient_descent_rates(directory: AnyPath, steps: Sequence[int]) -> list[float | None] | None:
     """Returns gradient descent's rate at each step, None before the first record; None if the optimizer is another."""
-    found: dict[int, float] = {}
-    optimizer = ""
-    for step, value in _values(directory) if isinstance(directory, Path) and directory.is_dir() else ():
-        if value.tag == _RATE:
-            # Where a resumed training went over a step again, the later one counts.
-            found[step] = _number(value)
-        elif value.tag == _LINEAGE:
-            optimizer = _optimizer(value)
+    found, lineages = _recorded(directory, "learning_rate/auto")
     # The optimizer is recorded when training ends. Nothing is read behind a URL, or without TensorBoard.
-    if not found or optimizer not in _GRADIENT_DESCENT:
+    if not found or not lineages or str(lineages[-1].get("optimizer", "")) not in _GRADIENT_DESCENT:
         return None
-    recorded = sorted(found)
+    recorded = list(found)
     # Between recorded steps the last one counts, and at step 0, before training, the first.
     places = [bisect.bisect_right(recorded, step) for step in steps]
     first = found[recorded[0]]
@@ -52,15 +43,34 @@ class RecordedTraining:
 
 def recorded_training(directory: AnyPath) -> RecordedTraining:
     """Returns what a training recorded of its loss; nothing is read behind a URL, or without TensorBoard."""
-    losses: dict[int, float] = {}
-    facts: Mapping[str, Any] = {}
-    for step, value in _values(directory) if isinstance(directory, Path) and directory.is_dir() else ():
-        if value.tag == _LOSS:
-            losses[step] = _number(value)
-        elif value.tag == _LINEAGE and {"loss_function", "batch_size"} & (found := _lineage(value)).keys():
-            facts = found  # of a training; those of an evaluation have neither
+    losses, lineages = _recorded(directory, "loss/auto")
+    # An evaluation's have neither.
+    of_trainings = [facts for facts in lineages if {"loss_function", "batch_size"} & facts.keys()]
+    facts = of_trainings[-1] if of_trainings else {}
     batch_size, samples = (int(facts[name]) if name in facts else None for name in ("batch_size", "train_dataset_size"))
-    return RecordedTraining(dict(sorted(losses.items())), str(facts.get("loss_function", "")), batch_size, samples)
+    return RecordedTraining(losses, str(facts.get("loss_function", "")), batch_size, samples)
+
+
+def _recorded(directory: AnyPath, tag: str) -> tuple[dict[int, float], list[dict[str, Any]]]:
+    """Returns the numbers under a tag, in the order of the steps, and the facts of trainings and evaluations."""
+    numbers: dict[int, float] = {}
+    lineages = []
+    for step, value in _values(directory) if isinstance(directory, Path) and directory.is_dir() else ():
+        if value.tag == tag:
+            from tensorboard.util.tensor_util import make_ndarray
+
+            # The loader turns each plain number into a tensor. Of a step that a resumed training went over again, the
+            # later one counts.
+            numbers[step] = float(make_ndarray(value.tensor))
+        elif value.tag == _LINEAGE:
+            from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+            content = HParamsPluginData.FromString(value.metadata.plugin_data.content)
+            facts = content.session_start_info.hparams
+            lineages.append(
+                {name: getattr(fact, fact.WhichOneof("kind") or "string_value") for name, fact in facts.items()}
+            )
+    return dict(sorted(numbers.items())), lineages
 
 
 def _values(directory: Path) -> Iterator[tuple[int, Any]]:
@@ -76,23 +86,3 @@ def _values(directory: Path) -> Iterator[tuple[int, Any]]:
         for event in EventFileLoader(str(path)).Load():
             for value in event.summary.value if event.WhichOneof("what") == "summary" else ():
                 yield event.step, value
-
-
-def _number(value: Any) -> float:
-    from tensorboard.util.tensor_util import make_ndarray
-
-    # The loader turns each plain number into a tensor.
-    return float(make_ndarray(value.tensor))
-
-
-def _optimizer(value: Any) -> str:
-    return str(_lineage(value).get("optimizer", ""))
-
-
-def _lineage(value: Any) -> dict[str, Any]:
-    """Returns the facts of a training or an evaluation by name."""
-    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
-
-    content = HParamsPluginData.FromString(value.metadata.plugin_data.content)
-    facts = content.session_start_info.hparams
-    return {name: getattr(fact, fact.WhichOneof("kind") or "string_value") for name, fact in facts.items()}

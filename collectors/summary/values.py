@@ -15,10 +15,6 @@ from ..validation import check_choice, check_instance, wrong_type, wrong_value
 from .graph import is_torch_network, network_graph, parse_graph
 from .lineage import EvalLineage, TrainLineage, check_custom_lineage, check_dataset_graph, check_lineage
 
-PLUGINS = (
-    "scalar", "image", "tensor", "histogram", "graph", "train_lineage", "eval_lineage", "dataset_graph",
-    "custom_lineage_data", "landscape",
-)  # fmt: skip
 IMAGE_CHANNELS = (1, 3, 4)
 # A protocol buffer holds at most 2 GiB; the rest of the event needs a little of that.
 LARGEST_VALUE = 2**31 - 2**20
@@ -30,9 +26,7 @@ _ARRAYS = "a number, a NumPy array or a tensor"
 
 @dataclass(frozen=True)
 class SummaryValue:
-    """One checked value."""
-
-    plugin: str  # the plugin under which it was added; a plugin filter sees this
+    plugin: str  # under which it was added; a plugin filter sees this
     kind: str  # how it is written; a landscape is written as an image and as tensors
     name: str
     content: NDArray[Any] | bytes | dict[str, Any]  # a copy: array (image: N, H, W, C), serialized graph, or facts
@@ -71,7 +65,7 @@ def check_value(plugin: str, name: Any, value: Any) -> tuple[SummaryValue, ...]:
 def check_plugin(plugin: Any) -> str:
     """Returns the plugin's name; LANDSCAPE, as the documents write it, is ``landscape``."""
     check_instance("plugin", plugin, str, "a str")
-    return check_choice("plugin", "landscape" if plugin == "LANDSCAPE" else plugin, PLUGINS)
+    return check_choice("plugin", "landscape" if plugin == "LANDSCAPE" else plugin, (*_CHECKS, "landscape"))
 
 
 def check_network(name: str, value: Any) -> Any:
@@ -93,10 +87,6 @@ def to_summary_array(name: str, value: Any) -> NDArray[Any]:
         array = np.array(value, order="C", copy=True, subok=False)
     else:
         raise wrong_type(name, _ARRAYS, value)
-    return _recordable(name, array)
-
-
-def _recordable(name: str, array: NDArray[Any]) -> NDArray[Any]:
     dtype = array.dtype
     # Names are slow to make, so they are asked for only where NumPy does not know the type itself.
     if dtype.isbuiltin == 2 and _NARROW.fullmatch(dtype.name):
@@ -164,19 +154,13 @@ def _image(name: str, value: Any) -> NDArray[Any]:
     raise wrong_value(name, expected, f"an array of shape {array.shape}")
 
 
-def _graph(name: str, value: Any) -> bytes:
-    return network_graph(value) if is_torch_network(value) else parse_graph(name, value)
-
-
 def _landscape(name: str, value: Any) -> tuple[SummaryValue, ...]:
     method = getattr(value, "summary_values", None)
     if not callable(method):
         raise wrong_type(f"the landscape {name!r}", "an object with a method summary_values()", value)
     parts = method()
     label = f"summary_values() of the landscape {name!r}"
-    if not isinstance(parts, Mapping):
-        raise wrong_type(label, "a dict from plugin to array", parts)
-    for kind in parts:
+    for kind in check_instance(label, parts, Mapping, "a dict from plugin to array"):
         if kind not in _LANDSCAPE_KINDS:
             raise wrong_value(f"a key of {label}", "one of " + ", ".join(map(repr, _LANDSCAPE_KINDS)), kind)
     return tuple(
@@ -190,7 +174,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "image": _image,
     "tensor": _tensor,
     "histogram": _histogram,
-    "graph": _graph,
+    "graph": lambda name, value: network_graph(value) if is_torch_network(value) else parse_graph(name, value),
     "train_lineage": lambda name, value: check_lineage(name, value, TrainLineage),
     "eval_lineage": lambda name, value: check_lineage(name, value, EvalLineage),
     "dataset_graph": check_dataset_graph,

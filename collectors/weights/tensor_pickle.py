@@ -27,7 +27,7 @@ _STORAGE = re.compile(r"torch\.(?:storage\.|cuda\.)?(\w+)Storage")
 # What is no tensor, but often lies beside some.
 _OF_NO_USE = re.compile(
     r"builtins\.(bytearray|set|frozenset|complex)|_codecs\.encode|torch\.device|torch\.serialization\._get_layout"
-    r"|torch\.per_(tensor|channel)_\w+|argparse\.Namespace|collections\.defaultdict|pathlib\.\w+|datetime\.\w+"
+    r"|torch\.per_(tensor|channel)_\w+|argparse\.Namespace|collections\.defaultdict|pathlib\.(_local\.)?\w+|datetime\.\w+"
     r"|numpy\.(_?core\.multiarray\.scalar|dtype)"
 )
 _ELEMENT_TYPE = re.compile(r"torch\.((?:bool|bfloat16|(?:float|complex|q?u?int|bits)\d+\w*))")

@@ -1,8 +1,8 @@
-"""The commands on files: ``merge``, ``convert`` and ``import-checkpoints``."""
+"""The commands on files: ``merge`` and ``convert``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ from collectors.validation import check_choice
 
 from ..record.option import Option
 from .arguments import check_left_out, integers, load_function, needed, options_named
-from .options import choice, with_options
+from .options import with_options
 
 _TRACKERS = ("tensorboard", "wandb", "mlflow")
 _OF_FORMATS: Mapping[str, Option] = {
@@ -33,49 +33,84 @@ _OF_TRACKERS: Mapping[str, Option] = {
     "name": Option(None, help="What it is called there; by default as the file.", typed=str | None, panel="Tracker"),
 }  # fmt: skip
 _OF_IMPORTS: Mapping[str, Option] = {
-    "source": Option(None, words=("auto", "li", "landscaper"), help="FILE is another program's: a surface file of Li "
-        "et al.'s scripts or an archive of Landscaper; auto finds out which. --output is the landscape file to write.",
+    "source": Option(None, words=("auto", "li", "landscaper", "checkpoints"), help="What FILE is: another program's "
+        "(a surface file of Li et al.'s scripts, an archive of Landscaper; auto finds out which), or checkpoints of "
+        "one training. --output is the landscape file to write, of checkpoints the run directory.",
         flags=("--from",), typed=str | None, panel="Import"),
     "loss": Option(None, help="Of li: which data set is the loss; by default train_loss.", typed=str | None,
         panel="Import"),
     "axis_order": Option(None, words=("xy", "yx"), help="Of landscaper: xy is as it computes, yx as it draws; by "
         "default xy.", typed=str | None, panel="Import"),
 }  # fmt: skip
-_CONVERTED = {**_OF_FORMATS, **_OF_IMPORTS, **_OF_TRACKERS}
+_OF_CHECKPOINTS: Mapping[str, Option] = {
+    "numbers": Option(None, help="The step or epoch of each, such as 1,2,3; else what their names or the files say.",
+        typed=str | None, panel="Checkpoints"),
+    "unit": Option(None, words=("step", "epoch"), help="What the numbers count; else what the names or the files say.",
+        typed=str | None, panel="Checkpoints"),
+    "strip_prefix": Option(None, help="What the names of the wanted tensors begin with, such as model.; it is removed.",
+        typed=str | None, panel="Checkpoints"),
+    "function": Option(None, help="module:function of the callback_fn, whose network reads Keras' files; others need "
+        "none.", typed=str | None, panel="Checkpoints"),
+    "network_name": Option(None, help="What to call the network; by default network.", typed=str | None,
+        panel="Checkpoints"),
+}  # fmt: skip
+_CONVERTED = {**_OF_FORMATS, **_OF_IMPORTS, **_OF_CHECKPOINTS, **_OF_TRACKERS}
 
 
 @with_options(
-    "output", "format", "metric", "overwrite", *_OF_IMPORTS, *_OF_TRACKERS, table=_CONVERTED,
+    "output", "format", "metric", "overwrite", *_OF_IMPORTS, *_OF_CHECKPOINTS, *_OF_TRACKERS, table=_CONVERTED,
     called={"path": "--output", "place": "--directory"},
 )  # fmt: skip
 def convert(
-    file: Annotated[str, typer.Argument(help="A landscape file, or its URL; with --from another program's file.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="A landscape file, or its URL; with --from what is named there: one file of another program, or "
+            "checkpoints, a folder of them, a pattern in quotes.",
+        ),
+    ],
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="The file to write; for mindinsight the run's summary directory."),
+        str | None,
+        typer.Option(
+            "-o", "--output", help="The file to write; for mindinsight and checkpoints a directory (or its URL)."
+        ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
     **options: Any,
 ) -> None:
-    """Takes a landscape to another program or an experiment tracker, or from another program into a landscape file.
+    """Takes a landscape to another program or an experiment tracker, or what others wrote into a file or run of ours.
 
     landscape convert grid.h5 -o grid.vts
     landscape convert grid.h5 --to wandb
     landscape convert surface.h5 --from li -o grid.h5
+    landscape convert checkpoints/ --from checkpoints -o run
     """
     source, tracker = options["source"], options["to"]
     if source is not None and tracker is not None:
         raise ValueError("--from and --to must not be given together: convert the file first, then show the result.")
-    used = _OF_IMPORTS if source is not None else _OF_TRACKERS if tracker is not None else _OF_FORMATS
-    where = f"with --{'from' if source is not None else 'to'}" if used is not _OF_FORMATS else "without --from or --to"
+    used, where = _OF_FORMATS, "without --from or --to"
+    if tracker is not None:
+        used, where = _OF_TRACKERS, "with --to"
+    elif source == "checkpoints":
+        used, where = {"source": _OF_IMPORTS["source"], **_OF_CHECKPOINTS}, "with --from checkpoints"
+    elif source is not None:
+        used, where = _OF_IMPORTS, "with --from"
     unused = {name: options.pop(name) for name in _CONVERTED if name not in used}
     check_left_out(f"{where}, where it means nothing", unused)
+    if source != "checkpoints" and len(files) > 1:
+        raise ValueError(
+            f"{where}, FILE must be one file, but got {len(files)}. Only --from checkpoints takes several."
+        )
     if tracker is not None:
         check_left_out(where, {"output": output, "overwrite": overwrite})
-        return _log(file, tracker, options)
-    typed = None if output is None else str(output)
-    target = Path(needed("--output", typed, "give a file such as -o NAME.csv, or --to a tracker"))
-    return _export(file, target, overwrite, options) if source is None else _import(file, target, overwrite, options)
+        return _log(files[0], tracker, options)
+    if source == "checkpoints":
+        return _import_checkpoints(files, needed("--output", output, "give the run directory"), overwrite, options)
+    target = Path(needed("--output", output, "give a file such as -o NAME.csv, or --to a tracker"))
+    if source is not None:
+        return _import(files[0], target, overwrite, options)
+    return _export(files[0], target, overwrite, options)
 
 
 def _export(file: str, output: Path, overwrite: bool, options: Mapping[str, Any]) -> None:
@@ -123,6 +158,38 @@ def _import(file: str, output: Path, overwrite: bool, options: Mapping[str, Any]
     typer.echo(f"{saved}\n  {landscape!r}")
 
 
+def _import_checkpoints(files: Sequence[str], output: str, overwrite: bool, options: Mapping[str, Any]) -> None:
+    from collectors.run_directory.importing import import_checkpoints
+
+    function, name = options["function"], options["network_name"]
+    arguments = {
+        "run_directory": "--output",
+        "paths": "FILE",
+        "import_checkpoints['unit']": "--unit",
+        "network": "--function",
+        "existing": "--overwrite",
+    }
+    with options_named(arguments):
+        run = import_checkpoints(
+            output,
+            files,
+            numbers=integers("--numbers", options["numbers"]),
+            unit=options["unit"],
+            strip_prefix=options["strip_prefix"],
+            network=None if function is None else _network_of(function),
+            network_name="network" if name is None else name,
+            existing="overwrite" if overwrite else "error",
+            report=typer.echo,
+        )
+    typer.echo(f"{run.path}: {run.settings.unit}s {sorted(run.metadata.files)}")
+
+
+def _network_of(function: str) -> object:
+    from workers.pools.first_call import FirstCall
+
+    return FirstCall(load_function(function)).network()
+
+
 @with_options(called={"path": "--output"})
 def merge(
     files: Annotated[
@@ -139,59 +206,3 @@ def merge(
 
     merged = merge_files(files, output, overwrite=overwrite)
     typer.echo(f"{merged.path}\n  {merged!r}")
-
-
-@with_options(
-    called={
-        "run_directory": "RUN_DIRECTORY",
-        "paths": "CHECKPOINTS",
-        "import_checkpoints['unit']": "--unit",
-        "network": "--function",
-        "existing": "--overwrite",
-    }
-)
-def import_checkpoints(
-    run_directory: Annotated[str, typer.Argument(help="The run directory to build, or its URL.")],
-    checkpoints: Annotated[
-        list[str], typer.Argument(help="Checkpoints, a folder of them, a pattern in quotes, or URLs.")
-    ],
-    numbers: Annotated[
-        str | None,
-        typer.Option(help="The step or epoch of each, such as 1,2,3; else what their names or the files say."),
-    ] = None,
-    unit: Annotated[
-        str | None,
-        choice(("step", "epoch"), help="What the numbers count; else what the names or the files say."),
-    ] = None,
-    strip_prefix: Annotated[
-        str | None,
-        typer.Option(help="What the names of the wanted tensors begin with, such as model.; it is removed."),
-    ] = None,
-    function: Annotated[
-        str | None,
-        typer.Option(help="module:function of the callback_fn, whose network reads Keras' files; others need none."),
-    ] = None,
-    network_name: Annotated[str, typer.Option(help="What to call the network.")] = "network",
-    overwrite: Annotated[bool, typer.Option(help="Replace the run that is already there.")] = False,
-) -> None:
-    """Builds a run directory from checkpoints, which stay as they are: files, or folders such as checkpoint-500."""
-    from collectors.run_directory import importing
-
-    run = importing.import_checkpoints(
-        run_directory,
-        checkpoints,
-        numbers=integers("--numbers", numbers),
-        unit=unit,
-        strip_prefix=strip_prefix,
-        network=None if function is None else _network_of(function),
-        network_name=network_name,
-        existing="overwrite" if overwrite else "error",
-        report=typer.echo,
-    )
-    typer.echo(f"{run.path}: {run.settings.unit}s {sorted(run.metadata.files)}")
-
-
-def _network_of(function: str) -> object:
-    from workers.pools.first_call import FirstCall
-
-    return FirstCall(load_function(function)).network()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +16,11 @@ from .arguments import as_typed, given, interruptible, load_function, numbers_of
 from .curvature import recipe_spelling, recipes_of
 from .next_steps import has_values
 from .options import RUN_OPTIONS, WORKER_OPTIONS, RunDirectory, with_options
-from .page import print_facts
+from .page import print_facts, print_result
 from .plot import draw_beside
+
+if TYPE_CHECKING:
+    from ..report.report import Report
 
 
 @with_options(
@@ -150,11 +151,16 @@ def report(
     from ..summary_landscape import SummaryLandscape
 
     recipes = recipes_of(recipe) if recipe else None
-    shown = contextlib.redirect_stdout(io.StringIO()) if as_json else contextlib.nullcontext()
-    with shown, options_named(recipe_spelling(recipes or {})):
-        found = SummaryLandscape(run_directory).report(load_function(function), recipes, output=output, **options)
-    if found is not None or as_json:
-        print_facts(lambda: None if found is None else found.to_json(), lambda: str(found), as_json=as_json)
+
+    def measure() -> Report | None:
+        run = SummaryLandscape(run_directory)
+        return run.report(load_function(function), recipes, output=output, **options)
+
+    with options_named(recipe_spelling(recipes or {})):
+        if as_json:
+            print_result(measure, lambda found: None if found is None else found.to_json(), dry_run=options["dry_run"])
+        elif (found := measure()) is not None:
+            typer.echo(str(found))
 
 
 @with_options()

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import functools
 import inspect
-import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, get_args
 
@@ -19,12 +18,23 @@ from ..record.options import GridOptions, MeasureOptions, RunOptions, options_of
 from . import config
 from .arguments import integers, interruptible, numbers, options_named, sample_counts
 from .next_steps import Measured, show_where_to_look
-from .page import facts_of, print_facts
+from .page import facts_of, print_result
 
 PANELS = ("Grid", "Samples", "Directions", "Workers", "Output")
 """The headings under which options of measurements stand, in this order."""
 
-_ORDER = (None, "Curve", *PANELS, "Page", "Hero", "Animation", "Curvature", "Import", "Tracker")  # of all headings
+_ORDER = (
+    None,
+    "Curve",
+    *PANELS,
+    "Page",
+    "Hero",
+    "Animation",
+    "Curvature",
+    "Import",
+    "Checkpoints",
+    "Tracker",
+)  # of all headings
 
 # What a help shows in place of longer types and words, and how long these may be.
 _WORD, _TEXT, _LONGEST_TYPE = "<word>", "<str>", 8
@@ -82,6 +92,10 @@ def _values(measured: Measured) -> dict[str, Any]:
     return values_of(measured)
 
 
+def _all_values(measured: Sequence[Measured] | None) -> list[dict[str, Any]]:
+    return [_values(item) for item in measured or ()]
+
+
 def choice(choices: Sequence[str], *flags: str, help: str, **more: Any) -> Any:
     """Returns typer's option of a few words, which its help lists and a shell completes."""
     # Whoever takes the value checks it, so that a wrong word gets the same error as in Python.
@@ -137,10 +151,11 @@ def with_options(
                 checked = {name: known[name].checked(flags[name], values[name]) for name in tabled}
                 if target is not None:
                     config.save_config(target, command.__name__, typed, in_file)
-                with contextlib.redirect_stdout(io.StringIO()) if as_json else contextlib.nullcontext():
-                    measured = command(**{**values, **checked})
+                measure = functools.partial(command, **{**values, **checked})
                 if as_json:
-                    print_facts(lambda: [_values(item) for item in measured or ()], str, as_json=True)
+                    measured = print_result(measure, _all_values, dry_run=checked.get("dry_run", False))
+                else:
+                    measured = measure()
                 if measured and values.get("progress", True):
                     show_where_to_look(measured)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -16,6 +18,8 @@ from ..record.option import Option
 if TYPE_CHECKING:
     from ..interactive.watch import Chart
     from ..record.hdf5 import FileKind
+
+T = TypeVar("T")
 
 OF_PAGES: Mapping[str, Option] = {
     "page": Option("full", SIZES, help="full is one file, which needs no network; small lets the plotly script lie "
@@ -54,6 +58,15 @@ def facts_of(kind: FileKind) -> tuple[Callable[..., Any], Callable[[Any], str], 
 
     chart = charts().get(kind)
     return (Landscape.load, summary_text, summary_json) if chart is None else (chart.load, chart.facts, chart.json)
+
+
+def print_result(measure: Callable[[], T], values: Callable[[T], Any], *, dry_run: bool) -> T:
+    """Prints as JSON what ``measure`` returns, or of a dry run the lines that it would print, and nothing else."""
+    with contextlib.redirect_stdout(io.StringIO()) as lines:
+        found = measure()
+    forecast = {"forecast": lines.getvalue().splitlines()}
+    print_facts(lambda: forecast if dry_run else values(found), str, as_json=True)
+    return found
 
 
 def print_facts(values: Callable[[], Any], text: Callable[[], str], *, as_json: bool) -> None:

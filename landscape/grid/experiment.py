@@ -30,7 +30,7 @@ from ..record.provenance import data_set_json, measured_attributes
 from ..record.run import MeasurementReport, Run
 from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.sampling import SamplingSettings, coarse_and_fine, first_grid_counts, pending_points
-from .checkpoints import CheckpointsData
+from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, DirectionsData, LandscapeData
 from .forecast import Forecast, SurveyReport, eigenvectors_cost, make_forecast
 from .kept_plane import curvature_attribute, is_of_another_plane
@@ -42,6 +42,7 @@ from .tasks import (
     checkpoint_tasks,
     copy_same,
     forget,
+    forget_without_samples,
     grid_tasks,
     keep_result,
     same_losses,
@@ -79,6 +80,7 @@ class GridExperiment(Experiment[LandscapeData]):
     save_directions: bool = False  # whether the plane is kept beside the file
     predicted: Forecast | None = None  # what it was expected to cost, once it has begun to measure
     copied: int = 0  # how many losses of checkpoints were known without measuring
+    copies: int = 0
     unit: str = "point"
     trial: str = "measuring a point, a part of it twice"
     _changed_grid: str = ""
@@ -116,13 +118,17 @@ class GridExperiment(Experiment[LandscapeData]):
         if not self.origins:
             self._measure_origin(record, pool)
         forget(record, PointStatus.INTERPOLATED, PointStatus.FAILED)
-        # The file that holds them is about to be replaced.
-        record.kept_samples = {name: samples.held() for name, samples in record.kept_samples.items()}
+        # The file that has them is about to be replaced.
+        record.kept_samples = {name: samples.detached() for name, samples in record.kept_samples.items()}
+        forget_without_samples(record)
         self._same = same_losses(self.plane, record)
         grid, *checkpoints = (np.isin(status, UNMEASURED) for status in record.statuses)
         for status in checkpoints:
             # What only the file has on its plane comes after them.
             status[len(self.plane.checkpoints) :] = False
+        self.copies = len(self._same)
+        for part, row in self._same:
+            checkpoints[list(PARTS).index(part)][row] = False
         todo = [grid.reshape(-1), *checkpoints]
         if self.sampling.share is not None:
             todo = [status & [self._is_ours(index) for index in range(len(status))] for status in todo]
@@ -174,8 +180,9 @@ class GridExperiment(Experiment[LandscapeData]):
         if not isinstance(result, Result):
             return result(record) or 0
         keep_result(record, result)
-        is_checkpoint = isinstance(result.key, tuple) and result.key[0] != "grid"
-        return 1 + (self._copy_same(record) if is_checkpoint else 0)
+        if isinstance(result.key, tuple) and result.key[0] != "grid":
+            self._copy_same(record)
+        return 1
 
     def warn(self, record: LandscapeData, run: Run) -> None:
         if failed := record.status_counts[PointStatus.FAILED]:
@@ -288,14 +295,12 @@ class GridExperiment(Experiment[LandscapeData]):
         tasks = checkpoint_tasks(self.plane, record, self._same)
         return [task for task in tasks if self._is_ours(cast("Place", task.key)[1])]
 
-    def _copy_same(self, record: LandscapeData) -> int:
-        copied = copy_same(record, self._same)
-        self.copied += copied
-        return copied
+    def _copy_same(self, record: LandscapeData) -> None:
+        self.copied += copy_same(record, self._same)
 
-    def _start(self, record: LandscapeData) -> int:
+    def _start(self, record: LandscapeData) -> None:
         record.attributes["sampling"] = self.sampling.begun()
-        return self._copy_same(record)
+        self._copy_same(record)
 
     def _end(self, record: LandscapeData, adaptive: AdaptiveSampling, *, finished: bool) -> None:
         """Interpolates between what is measured, and notes how the sampling ended."""

@@ -76,8 +76,9 @@ class Forecast:
             others = self.points - self.coarse - self.path
             fewest = self._seconds(self.coarse + self.path + math.ceil(others * _CHECKED_SHARE))
             time = f"at most {duration_text(self.seconds)} (adaptive sampling: from {duration_text(fewest)} upwards)"
+        parts = f" ({self.points - self.path:,} of the grid, {self.path:,} losses of checkpoints)" if self.path else ""
         text = (
-            f"{cost_text(self.points, 'point', self.seconds_per_point, self.workers, time)}; "
+            f"{cost_text(self.points, 'point', self.seconds_per_point, self.workers, time)}{parts}; "
             f"{_bytes(self.memory)} of memory for the plane on each worker; {_bytes(self.disk)} on disk"
         )
         if self.passes:

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +28,18 @@ from ..record.hdf5 import (
     member_names,
     put,
     put_group,
+    read_attribute,
     read_attributes,
     read_errors,
     write_attributes,
     write_digest,
     write_errors,
 )
-from ..record.whole_file import path_of, read_whole, write_image
+from ..record.whole_file import Image, explained, path_of, read_whole, write_image
 from ..record.writer import save_whole
 from .checkpoints import CheckpointsData, OriginData
 from .data import DirectionsData, LandscapeData
-from .sample_chunks import LEVEL, Chunks, FiledChunks, SpooledChunks
+from .sample_chunks import LEVEL, Chunks, FiledChunks, JournalChunks, SampleJournal, SpooledChunks
 from .samples import KeptLosses, check_size
 
 _FIXED = ("x", "y", "status")
@@ -65,14 +66,39 @@ def read_landscape(path: str | os.PathLike[str] | RemotePath) -> LandscapeData:
     return data
 
 
-def landscape_bytes(data: LandscapeData) -> bytes:
+class UnfinishedLandscape:
+    """A landscape file while it is measured: the losses of samples are added to a journal beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._journal = path, SampleJournal(path)
+        self._has_samples = False
+
+    def image(self, data: LandscapeData) -> Image:
+        """Returns the file without the losses of samples, which ``write`` adds to the journal."""
+        self._has_samples = bool(data.kept_samples)
+        chunks = [data.kept_samples[name].chunks for name in sorted(data.kept_samples)]
+        self._journal.collect(cast("list[SpooledChunks]", chunks))
+        return landscape_bytes(data, with_chunks=False)
+
+    def write(self) -> None:
+        if self._has_samples:
+            with explained(self._path, LANDSCAPE):
+                self._journal.write()
+
+    def remove(self) -> None:
+        if self._has_samples:
+            self._journal.remove()
+
+
+def landscape_bytes(data: LandscapeData, *, with_chunks: bool = True) -> bytes:
     # In memory, a full disk meets ordinary writing, not HDF5, which leaves its handles open when it fails in closing.
     data.validate()
     check_attributes(data.attributes)
     buffer = io.BytesIO()
     with file_in(buffer) as file:
-        write_attributes(file, LANDSCAPE, data.attributes, complete=data.complete)
-        _write_samples(file, data.kept_samples, _write_grid(file, data))
+        whole = with_chunks or not data.kept_samples
+        write_attributes(file, LANDSCAPE, data.attributes, complete=data.complete and whole)
+        _write_samples(file, data.kept_samples, _write_grid(file, data), with_chunks=with_chunks)
         write_errors(file, data.errors)
         _write_checkpoints(file, data)
         _write_origin(file, data.origin)
@@ -212,7 +238,7 @@ def _origin(reader: BoundedReader, group: Any) -> OriginData:
     )
 
 
-def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[Any]) -> None:
+def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[Any], *, with_chunks: bool) -> None:
     """Adds losses of samples, targets and weights to an open HDF5 file with the axes ``scales``: y and x, or x."""
     if not kept:
         return
@@ -233,9 +259,10 @@ def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[A
             track_times=False,
         )
         digests = [b""] * math.prod(item.shape)
-        for flat, chunk in item.chunks.items():
+        for flat in item.chunks:
+            digests[flat] = item.chunks.digest(flat)
+        for flat, chunk in item.chunks.items() if with_chunks else ():
             losses.id.write_direct_chunk((*(int(index) for index in np.unravel_index(flat, item.shape)), 0), chunk)
-            digests[flat] = chunk_digest(chunk)
         for axis, scale in enumerate((*scales, group["sample"])):
             losses.dims[axis].attach_scale(scale)
         digested = put(group, _DIGESTS, as_texts(digests).reshape(item.shape))
@@ -258,6 +285,7 @@ def _read_samples(
         columns = {label: group[label] for label in member_names(group)}
         losses = columns["loss"]
         sizes[name] = _check_losses(losses, measured.shape, len(flats), name)
+        is_unfinished = losses.id.get_num_chunks() == 0
         check_size(measured.shape, sizes)
         targets = reader.array(columns["target"], "target", "i").astype(np.int64) if "target" in columns else None
         weights = reader.array(columns["weight"], "weight", "f").astype(np.float64) if "weight" in columns else None
@@ -265,7 +293,12 @@ def _read_samples(
         digests = (
             reader.array(columns[_DIGESTS], _DIGESTS, "S").ravel()[flats].tolist() if _DIGESTS in columns else None
         )
-        chunks = _chunks_of(root.file, losses, flats, measured.shape, digests)
+        if is_unfinished and digests is not None and root.file.driver != "fileobj":
+            number = sorted(root).index(name)
+            known = dict(zip(flats.tolist(), digests, strict=True))
+            chunks: Chunks = JournalChunks(Path(root.file.filename), number, known)
+        else:
+            chunks = _chunks_of(root.file, losses, flats[:0] if is_unfinished else flats, measured.shape, digests)
         found[name] = KeptLosses(name, measured.shape, sizes[name], targets, weights, chunks)
     return found
 
@@ -297,8 +330,9 @@ def _check_losses(losses: Any, shape: tuple[int, ...], points: int, name: str) -
     found = losses.shape, losses.dtype, losses.chunks, filters, properties.get_external_count()
     if found != expected or count < 1:
         raise ValueError(f"the losses of samples {name!r} are stored as {found}, but {expected} was expected")
-    if losses.id.get_num_chunks() != points:
-        chunks = losses.id.get_num_chunks()
+    chunks, complete = losses.id.get_num_chunks(), bool(read_attribute(losses.file, "complete"))
+    # Those of an unfinished file may lie beside it.
+    if chunks != points and (complete or chunks):
         raise ValueError(f"{chunks} points have losses of samples {name!r}, but {points} are measured")
     return int(count)
 
@@ -308,4 +342,4 @@ def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwri
     return save_whole(path, lambda: landscape_bytes(data), LANDSCAPE, overwrite=overwrite)
 
 
-LANDSCAPE_FILE = FileFormat(LANDSCAPE, read_landscape, landscape_bytes)
+LANDSCAPE_FILE = FileFormat(LANDSCAPE, read_landscape, landscape_bytes, unfinished=UnfinishedLandscape)

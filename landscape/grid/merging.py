@@ -24,7 +24,7 @@ from .checkpoints import PARTS
 from .data import LandscapeData
 from .landscape_file import read_landscape, save_landscape
 from .resume import Overlap, grid_text, note_changes
-from .tasks import error_label, forget, values_and_status
+from .tasks import error_label, forget, forget_without_samples, values_and_status
 
 _SAME_LANDSCAPE = "Merge files of one landscape: the same call with another share."
 
@@ -58,9 +58,11 @@ def merge_landscapes(landscapes: Sequence[LandscapeData], folder: Path) -> Lands
     """
     first, *others = landscapes
     forget(first, PointStatus.INTERPOLATED)
-    first.kept_samples = {name: samples.held() for name, samples in first.kept_samples.items()}
+    first.kept_samples = {name: samples.detached() for name, samples in first.kept_samples.items()}
+    forget_without_samples(first)
     for other in others:
         _check_mergeable(first, other)
+        forget_without_samples(other)
         _take(first, other)
         note_changes(first.attributes, other.attributes)
     finished = not any((status == PointStatus.PENDING).any() for status in first.statuses)

@@ -1,24 +1,35 @@
-"""Losses of samples, one chunk for each point as HDF5 stores it (shuffled, gzip), so that none is compressed twice."""
+"""Losses of samples, one chunk for each point as HDF5 stores it (shuffled, gzip), so that none is compressed twice.
+
+While a grid is measured, its file is written every few seconds, and these would be most of it. So each chunk is added
+once to a journal beside the file, ``.NAME.samples``; the file itself has them when the measuring ends.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import os
+import struct
 import tempfile
 import threading
 import weakref
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.errors import LandscapeError
+from collectors.errors import LandscapeError, NotReplacedError
+from collectors.files import system
+from collectors.files.local_files import naming, write_bytes
 
 from ..errors import LandscapeDamagedError
 from ..record.hdf5 import chunk_digest
+from ..replacing import first_bytes
 
 if TYPE_CHECKING:
     from jaxtyping import Float32
@@ -29,7 +40,9 @@ ITEM = 4
 LEVEL = 4
 """Of gzip: the higher ones save another per cent of float32 at twice the time."""
 
-_IN_MEMORY = 1 << 20
+_IN_MEMORY = 1 << 21
+_JOURNAL = b"summary-landscape samples 1\n"
+_RECORD = struct.Struct("<IQI")  # which data set, which point, how many bytes follow
 
 
 class Chunks(ABC):
@@ -51,6 +64,14 @@ class Chunks(ABC):
     def items(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
         """Yields points that are there, by default all of them in order, and their chunks."""
 
+    @abstractmethod
+    def digest(self, flat: int) -> bytes:
+        """Returns the digest of a point's chunk, as a text."""
+
+    def whole(self) -> list[int]:
+        """Returns the points whose chunks can be read."""
+        return list(self)
+
     def add(self, flat: int, chunk: bytes) -> None:
         raise TypeError("losses of samples in a landscape file are read-only")
 
@@ -62,38 +83,64 @@ class Chunks(ABC):
 
 
 class SpooledChunks(Chunks):
-    """Chunks in memory, and from 1 MiB on in a temporary file that vanishes with its process."""
+    """Chunks in memory, from 2 MiB on in a temporary file that vanishes with its process, or in a journal."""
 
     def __init__(self) -> None:
-        self.nbytes, self._places, self._spool = 0, {}, _Spool()
+        self.nbytes, self._spool = 0, _spool()
+        self._places: dict[int, _Place] = {}
+        self.added: list[int] = []  # points in the order in which they came
 
     def items(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
         for flat in self if wanted is None else wanted:
-            yield flat, self._spool.read(*self._places[flat])
+            yield flat, self._places[flat].read()
+
+    def digest(self, flat: int) -> bytes:
+        return self._places[flat].digest
 
     def add(self, flat: int, chunk: bytes) -> None:
-        _, length = self._places.get(flat, (0, 0))
-        self._places[flat] = (self._spool.add(chunk), len(chunk))
-        self.nbytes += len(chunk) - length
+        before = self._places.get(flat)
+        self._places[flat] = _Place(self._spool, self._spool.add(chunk), len(chunk), chunk_digest(chunk))
+        self.nbytes += len(chunk) - (before.length if before else 0)
+        self.added.append(flat)
+
+    def added_after(self, count: int) -> list[tuple[int, _Place]]:
+        """Returns points and where their chunks are, without the first ``count`` that were added."""
+        return [(flat, self._places[flat]) for flat in self.added[count:]]
+
+    def move(self, places: Iterable[tuple[int, _Place, _Place]]) -> None:
+        """Has chunks where they are now, by points and places before; what was added since stays where it is."""
+        self._spool = _spool()
+        for flat, before, now in places:
+            if self._places[flat] is before:
+                self._places[flat] = now
+
+    def leave(self, store: _Store) -> None:
+        """Takes chunks out of a store."""
+        leaving = [(flat, place) for flat, place in self._places.items() if place.store is store]
+        for flat, place in leaving:
+            self._places[flat] = replace(place, store=self._spool, start=self._spool.add(place.read()))
+
+    def twin(self) -> Self:
+        twin = super().twin()
+        twin.added = list(self.added)
+        return twin
 
 
-class _Spool:
-    """Bytes that are only added to."""
+class _Store:
+    """Bytes that are only added to, in an open file that is closed when nobody uses them any more."""
 
-    def __init__(self, content: bytes = b"") -> None:
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115
-        self._lock = threading.Lock()
-        weakref.finalize(self, self._file.close)
-        self._file.write(content)
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._lock = file, threading.Lock()
+        self.close = weakref.finalize(self, file.close)
 
-    def __reduce__(self) -> tuple[type[_Spool], tuple[bytes]]:
+    def __reduce__(self) -> tuple[Callable[[bytes], _Store], tuple[bytes]]:
         with self._lock:
             self._file.seek(0)
-            return _Spool, (self._file.read(),)
+            return _spool, (self._file.read(),)
 
     def add(self, content: bytes) -> int:
         with self._lock:
-            start = self._file.seek(0, 2)
+            start = self._file.seek(0, os.SEEK_END)
             self._file.write(content)
         return start
 
@@ -101,6 +148,25 @@ class _Spool:
         with self._lock:
             self._file.seek(start)
             return self._file.read(length)
+
+
+def _spool(content: bytes = b"") -> _Store:
+    store = _Store(tempfile.SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115
+    store.add(content)
+    return store
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a chunk is."""
+
+    store: _Store
+    start: int
+    length: int
+    digest: bytes
+
+    def read(self) -> bytes:
+        return self.store.read(self.start, self.length)
 
 
 class FiledChunks(Chunks):
@@ -119,6 +185,9 @@ class FiledChunks(Chunks):
         self._places = dict(zip(flats.tolist(), digests or [b""] * len(flats), strict=True))
         self._stamp = _stamp(path)
 
+    def digest(self, flat: int) -> bytes:
+        return self._places[flat] or chunk_digest(next(self.items([flat]))[1])
+
     def items(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
         """Yields points and chunks, or raises a LandscapeError where the file was changed or removed meanwhile."""
         import h5py
@@ -128,10 +197,7 @@ class FiledChunks(Chunks):
                 raise OSError("it was changed since")
             file = h5py.File(self._path, "r", locking="best-effort")
         except OSError as error:
-            raise LandscapeError(
-                f"the losses of samples in {self._path} cannot be read: {error.strerror or error}. A landscape reads "
-                "them only when they are asked for; load the landscape again (Landscape.load)."
-            ) from error
+            raise _unreadable(self._path, error.strerror or error) from error
         with file:
             losses = file[self._dataset]
             for flat in self if wanted is None else wanted:
@@ -143,6 +209,118 @@ class FiledChunks(Chunks):
                 if self._places[flat] not in (b"", chunk_digest(chunk)):
                     raise _damaged(f"point {place} of {self._path}")
                 yield flat, chunk
+
+
+class SampleJournal:
+    """The file beside an unfinished landscape to which chunks are added, each once; they are read from it then."""
+
+    def __init__(self, landscape: Path) -> None:
+        self._path = _journal_of(landscape)
+        self._sets: Sequence[SpooledChunks] = ()
+        self._counts: list[int] = []  # of the chunks of each data set that it has
+        self._new: list[list[tuple[int, _Place]]] = []  # what is to be added, of each data set
+        self._store: _Store | None = None
+
+    def collect(self, sets: Sequence[SpooledChunks]) -> None:
+        """Notes what the data sets have that it does not."""
+        counts = self._counts or [0] * len(sets)
+        self._sets = sets
+        self._new = [chunks.added_after(count) for chunks, count in zip(sets, counts, strict=True)]
+
+    def write(self) -> None:
+        """Returns when what was noted is on the disk, or raises a FileWriteError."""
+        # At first, and after a failure, which may have left half a record, it is written anew.
+        counts, self._counts = self._counts or [0] * len(self._sets), []
+        begins = self._store is None or not any(counts)
+        start = len(_JOURNAL) if begins else self._path.stat().st_size
+        records = [_JOURNAL] if begins else []
+        starts: list[int] = []
+        for number, new in enumerate(self._new):
+            for flat, place in new:
+                records += [_RECORD.pack(number, flat, place.length), place.read()]
+                starts.append(start + _RECORD.size)
+                start = starts[-1] + place.length
+        if begins:
+            if not _JOURNAL.startswith(first_bytes(self._path, len(_JOURNAL))):
+                raise NotReplacedError(self._path, "is no file of losses of samples that this program writes")
+            write_bytes(self._path, b"".join(records))
+            self._store = _Store(system.open_for_reading(self._path))
+        else:
+            with naming(self._path), self._path.open("ab") as file:
+                file.write(b"".join(records))
+                file.flush()
+                system.sync(file.fileno())
+        assert self._store is not None
+        places = iter(starts)
+        for chunks, new in zip(self._sets, self._new, strict=True):
+            chunks.move([(flat, place, replace(place, store=self._store, start=next(places))) for flat, place in new])
+        self._counts = [count + len(new) for count, new in zip(counts, self._new, strict=True)]
+
+    def remove(self) -> None:
+        """Removes the file; what it holds can be read as long as somebody has its chunks."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError:
+            # Windows keeps a file that is open.
+            if self._store is not None:
+                for chunks in self._sets:
+                    chunks.leave(self._store)
+                self._store.close()
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+
+class JournalChunks(Chunks):
+    """Those of the data set ``number`` in the journal of a landscape file that have a point's digest."""
+
+    def __init__(self, landscape: Path, number: int, digests: Mapping[int, bytes]) -> None:
+        self._landscape, self._path, self._digests = landscape, _journal_of(landscape), digests
+        self._places = {}
+        with contextlib.suppress(FileNotFoundError), system.open_for_reading(self._path) as file:
+            if file.read(len(_JOURNAL)) == _JOURNAL:
+                self._places = {flat: place for flat, place in _records(file, number) if flat in digests}
+        self.nbytes = sum(length for _, length in self._places.values())
+
+    def items(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        """Yields points and chunks, or raises a LandscapeError where the journal was changed or removed meanwhile."""
+        for flat, chunk in self._read(self if wanted is None else wanted):
+            if chunk_digest(chunk) != self._digests[flat]:
+                raise _unreadable(self._landscape, "they were changed since")
+            yield flat, chunk
+
+    def whole(self) -> list[int]:
+        return [flat for flat, chunk in self._read(self) if chunk_digest(chunk) == self._digests[flat]]
+
+    def _read(self, wanted: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        with contextlib.ExitStack() as stack:
+            file: BinaryIO | None = None
+            for flat in wanted:
+                try:
+                    file = file or stack.enter_context(system.open_for_reading(self._path))
+                except OSError as error:
+                    raise _unreadable(self._landscape, error.strerror) from error
+                start, length = self._places[flat]
+                file.seek(start)
+                yield flat, file.read(length)
+
+    def digest(self, flat: int) -> bytes:
+        return self._digests[flat]
+
+
+def _records(file: BinaryIO, number: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Yields points of a data set and where their chunks are; a process may have been killed in the last one."""
+    size = os.fstat(file.fileno()).st_size
+    while len(head := file.read(_RECORD.size)) == _RECORD.size:
+        found, flat, length = _RECORD.unpack(head)
+        start = file.tell()
+        if found == number and start + length <= size:
+            yield flat, (start, length)
+        file.seek(start + length)
+
+
+def _journal_of(landscape: Path) -> Path:
+    target = landscape.resolve()
+    return target.with_name(f".{target.name}.samples")
 
 
 def packed(losses: NDArray[Any]) -> bytes:
@@ -166,6 +344,13 @@ def unpacked(chunk: bytes, count: int) -> Float32[np.ndarray, " samples"]:
 def _stamp(path: Path) -> tuple[int, int, int, int]:
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _unreadable(landscape: Path, why: object) -> LandscapeError:
+    return LandscapeError(
+        f"the losses of samples in {landscape} cannot be read: {why}. A landscape reads them only when they are asked "
+        "for; load the landscape again (Landscape.load)."
+    )
 
 
 def _damaged(what: str) -> LandscapeDamagedError:

@@ -151,9 +151,9 @@ class KeptLosses:
             kept.chunks.add(places[flat], chunk)
         return kept
 
-    def held(self) -> KeptLosses:
+    def detached(self) -> KeptLosses:
         """Returns the losses apart from any landscape file, so that their file can be replaced."""
-        every = {flat: flat for flat in self.chunks}
+        every = {flat: flat for flat in self.chunks.whole()}
         return self if isinstance(self.chunks, SpooledChunks) else self.moved(self.shape, every)
 
     def check(self, shape: tuple[int, ...]) -> None:

@@ -18,7 +18,7 @@ from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, LandscapeData
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64
+    from jaxtyping import Bool, Float64
 
     from collectors.networks.weight_space import State
 
@@ -60,7 +60,16 @@ def grid_tasks(plane: Plane, data: LandscapeData, points: Iterable[int]) -> Iter
 
 def forget(data: LandscapeData, *statuses: PointStatus) -> None:
     """Makes the points of the grid that have one of the statuses pending again."""
-    again = np.isin(data.status, statuses)
+    _make_pending(data, np.isin(data.status, statuses))
+
+
+def forget_without_samples(data: LandscapeData) -> None:
+    """Makes the measured points pending again that lack losses of samples, as when only the file was copied."""
+    for samples in data.kept_samples.values():
+        _make_pending(data, (data.status == PointStatus.MEASURED) & ~samples.measured)
+
+
+def _make_pending(data: LandscapeData, again: Bool[np.ndarray, "*grid"]) -> None:
     data.status[again] = PointStatus.PENDING
     data.metrics.pop(LOSS_ERROR, None)
     for values in data.metrics.values():

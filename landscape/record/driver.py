@@ -31,7 +31,7 @@ from .lock import clean_temporaries, lock_landscape
 from .run import MeasurementReport, Run, duration_text
 from .whole_file import Image, check_replaceable
 from .workers import Planned, Workers, continued_plan
-from .writer import FLUSH_SECONDS, FileWriter
+from .writer import FLUSH_SECONDS, FileWriter, Unfinished
 
 
 class Measured(Protocol):
@@ -60,6 +60,7 @@ class FileFormat(Generic[R]):
         encode: returns the bytes of a file.
         flush_seconds: how much of the measuring a kill may cost.
         check: raises a LandscapeWriteError where a file of another kind would be replaced.
+        unfinished: what is written while it is measured, where that is less than the file.
     """
 
     kind: FileKind
@@ -67,6 +68,7 @@ class FileFormat(Generic[R]):
     encode: Callable[[R], Image]
     flush_seconds: float = FLUSH_SECONDS
     check: Callable[[AnyPath, FileKind], None] = check_replaceable
+    unfinished: Callable[[Path], Unfinished[R]] | None = None
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,14 @@ class Experiment(ABC, Generic[R]):
         unit: what a task is, such as "point", "epoch" or "line".
         name: what the progress bar calls it; that of its kind of file where it is empty.
         trial: what a forecast does, in words.
+        copies: how many tasks, once resumed, have the values of others and are not measured.
         again: what to do after a budget ended it, where nothing is written.
     """
 
     unit: str
     name: str = ""
     trial: str = "measuring a point"
+    copies: int = 0
     again: str = "Give output= a path, and a later call can continue; without it, the next one starts anew."
 
     def check(self, stored: Stored[R], pool: Pool) -> None:
@@ -184,9 +188,11 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
         todo = experiment.resume(record, pool)
         before = int((_all(record)[~todo.reshape(-1)] == PointStatus.MEASURED).sum())
         format = stored.format
-        writer = FileWriter(stored.path, record, format.encode, format.kind, format.flush_seconds)
-        name, done = experiment.name or format.kind.word, int(todo.size - todo.sum())
-        bar = progress_bar(todo.size, experiment.unit, shown=run.progress, done=done, name=name)
+        writer = FileWriter(
+            stored.path, record, format.encode, format.kind, format.flush_seconds, unfinished=format.unfinished
+        )
+        name, total = experiment.name or format.kind.word, todo.size - experiment.copies
+        bar = progress_bar(total, experiment.unit, shown=run.progress, done=total - int(todo.sum()), name=name)
         is_replaced = False
         try:
             with writer, bar:

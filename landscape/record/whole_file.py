@@ -44,11 +44,18 @@ _READ_AT_ONCE = 2**22
 def write_image(path: str | os.PathLike[str], image: Image, kind: FileKind = LANDSCAPE) -> None:
     """Puts a file's bytes in place, or raises LandscapeWriteError and leaves what was on the disk untouched."""
     target = Path(path).resolve()
+    with explained(path, kind), writing(target) as file:
+        for part in parts_of(image):
+            file.write(part)
+
+
+@contextmanager
+def explained(path: str | os.PathLike[str], kind: FileKind) -> Iterator[None]:
+    """Makes a LandscapeWriteError of what keeps a file from being written."""
     try:
-        with writing(target) as file:
-            for part in parts_of(image):
-                file.write(part)
+        yield
     except FileWriteError as error:
+        target = Path(path).resolve()
         kept = "The file on the disk is untouched" if os.path.lexists(target) else "No file was there, and none is now"
         raise errors.LandscapeWriteError(
             f"{kind.word} file {path} cannot be written: {error.reason}. {kept}. "

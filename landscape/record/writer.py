@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from collectors.files.background import LAST_PAUSES_SECONDS, NewestState, retry
 from collectors.files.local_files import unsent_folder
@@ -24,6 +24,7 @@ from .lock import lock_landscape
 from .whole_file import Image, check_replaceable, parts_of, write_image
 
 D = TypeVar("D")
+D_contra = TypeVar("D_contra", contravariant=True)
 T = TypeVar("T")
 
 FLUSH_SECONDS = 5.0
@@ -36,6 +37,19 @@ _WRITTEN = {
 _files: ContextVar[dict[str, None] | None] = ContextVar("kept_files", default=None)
 
 
+class Unfinished(Protocol[D_contra]):
+    """A file while it is measured, where that is less than the whole: what is large is only added to, beside it."""
+
+    def image(self, data: D_contra) -> Image:
+        """Returns the file as it is meanwhile, and notes what ``write`` is to add."""
+
+    def write(self) -> None:
+        """Adds it, before the file is written."""
+
+    def remove(self) -> None:
+        """Removes what lies beside the file, which is whole."""
+
+
 class FileWriter(Generic[D]):
     """Writes a file whole when entered, left, and every ``flush_seconds`` of ``update`` calls; none without a path."""
 
@@ -46,9 +60,11 @@ class FileWriter(Generic[D]):
         encode: Callable[[D], Image],
         kind: FileKind,
         flush_seconds: float = FLUSH_SECONDS,
+        unfinished: Callable[[Path], Unfinished[D]] | None = None,
     ) -> None:
         self._place = RemoteStore(path, kind) if isinstance(path, RemotePath) else path
         self._path = path
+        self._unfinished = unfinished(path) if unfinished is not None and isinstance(path, Path) else None
         self._data, self._encode, self._kind = data, encode, kind
         self._lock = threading.Lock()
         self._flushes = NewestState("landscape-writer", self._write, flush_seconds)
@@ -81,11 +97,16 @@ class FileWriter(Generic[D]):
     def _write(self, *, last: bool = False) -> None:
         if self._place is None:
             return
+        unfinished = self._unfinished
         with self._lock:
-            image = self._encode(self._data)
+            image = self._encode(self._data) if last or unfinished is None else unfinished.image(self._data)
         # The measurement must not wait for a slow disk or server.
         if not isinstance(self._place, RemoteStore):
+            if unfinished is not None and not last:
+                unfinished.write()
             write_image(self._place, image, self._kind)
+            if unfinished is not None and last:
+                unfinished.remove()
         else:
             write = self._place.write_last if last else self._place.write
             write(b"".join(parts_of(image)))

@@ -120,7 +120,7 @@ def number_text(value: float, beside: NDArray[Any] | None = None) -> str:
     digits = 3
     while step and digits < 12 and abs(float(f"{value:.{digits}g}") - value) > 0.01 * step:
         digits += 1
-    text = f"{value:.{digits}g}"
+    text = f"{value + 0.0:.{digits}g}"  # no -0
     if "e" in text:
         mantissa, exponent = text.split("e")
         return f"{mantissa}e{int(exponent)}"

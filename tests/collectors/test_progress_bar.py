@@ -1,11 +1,14 @@
 """Progress as text: a line for each ten per cent where nobody sees a line move."""
 
+import io
 import re
 import subprocess
 import sys
 
 import pytest
 from waiting import PATIENCE
+
+from collectors.progress_bar import ProgressLines, progress_bar
 
 COUNTING = """
 from collectors.progress_bar import progress_bar
@@ -57,8 +60,6 @@ def test_the_last_line_says_how_far_it_came(total, count, done, last, length):
 
 
 def test_a_long_wait_is_told(capsys):
-    from collectors.progress_bar import ProgressLines
-
     now = 0.0
     with ProgressLines(1000, "point", name="slow", clock=lambda: now) as bar:
         for now in (1.0, 2.0, 700.0, 701.0, 1500.0):  # noqa: B007
@@ -71,17 +72,11 @@ def test_a_long_wait_is_told(capsys):
 
 
 def test_a_terminal_gets_a_line_that_moves(monkeypatch):
-    import io
-
-    from collectors.progress_bar import progress_bar
-
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
     with progress_bar(4, "point") as bar:
         for _ in range(4):
             bar.update()
-    assert "\r" in sys.stderr.getvalue()
-    assert "4/4" in sys.stderr.getvalue()
+    assert "\r" in terminal.getvalue()
+    assert "4/4" in terminal.getvalue()

@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -5,21 +6,10 @@ import pytest
 
 from collectors.validation import check_bool, check_device_ids, check_float, check_int, check_keys, check_path
 
-
-def size(value):
-    return check_int("size", value, 1, 9)
-
-
-def rate(value):
-    return check_float("rate", value, minimum=0)
-
-
-def place(value):
-    return check_path("place", value)
-
-
-def device_ids(value):
-    return check_device_ids("device_ids", value)
+size = partial(check_int, "size", minimum=1, maximum=9)
+rate = partial(check_float, "rate", minimum=0)
+place = partial(check_path, "place")
+device_ids = partial(check_device_ids, "device_ids")
 
 
 @pytest.mark.parametrize(
@@ -58,9 +48,9 @@ def test_numpy_scalars_become_plain():
 def test_paths_become_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/someone")
-    assert check_path("place", Path("a/b")) == tmp_path / "a" / "b"
-    assert check_path("place", "~/runs") == Path("/home/someone/runs")
-    assert check_path("place", "a" * 255) == tmp_path / ("a" * 255)
+    assert place(Path("a/b")) == tmp_path / "a" / "b"
+    assert place("~/runs") == Path("/home/someone/runs")
+    assert place("a" * 255) == tmp_path / ("a" * 255)
 
 
 @pytest.mark.parametrize(

@@ -216,12 +216,13 @@ LOOKING = {
     "info --json": ["info", "ref/surface.h5", "--json"],
     "view page": ["plot", "ref/surface.h5", "-o", "page.html", "--no-open"],
     "export": ["convert", "ref/surface.h5", "-o", "out.npz"],
-    "import-checkpoints": """
+    "convert from checkpoints": """
 import my_training as t, torch, sys
 for e in range(4):
     torch.save(t.make_network().state_dict(), f"epoch_{e}.pt")
 from landscape.cli import main
-sys.argv = ["landscape", "import-checkpoints", "imported", "epoch_0.pt", "epoch_1.pt", "epoch_2.pt", "epoch_3.pt"]
+files = [f"epoch_{number}.pt" for number in range(4)]
+sys.argv = ["landscape", "convert", *files, "--from", "checkpoints", "-o", "imported"]
 main()
 """,
     "help (console)": ["run", "--help"],

@@ -85,8 +85,8 @@ def undisturbed(tmp_path: Path, _same_bytes: None) -> bytes:
 class Watched(FileWriter[Any]):
     """Writes whenever a point is measured, and knows what it does."""
 
-    def __init__(self, path: Path, data: Any, *how: Any) -> None:
-        super().__init__(path, data, *how[:-1], 0.0)
+    def __init__(self, path: Path, data: Any, *how: Any, **more: Any) -> None:
+        super().__init__(path, data, *how[:-1], 0.0, **more)
         self.points = self.changes = self._written = 0
         self.when_failing: Callable[[], object] = lambda: None
 
@@ -118,8 +118,8 @@ def often(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
     """Each point is a chunk of its own and is written at once; returns the writers of the surveys."""
     writers: list[Watched] = []
 
-    def writer(*arguments: Any) -> Watched:
-        writers.append(Watched(*arguments))
+    def writer(*arguments: Any, **more: Any) -> Watched:
+        writers.append(Watched(*arguments, **more))
         return writers[-1]
 
     monkeypatch.setattr(in_process, "_CHUNK_SECONDS", 0.0)

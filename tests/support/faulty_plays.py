@@ -239,7 +239,7 @@ class Survey(Play):
         import landscape.record.driver as driver
         from landscape.record.writer import FileWriter
 
-        driver.FileWriter = lambda *arguments: FileWriter(*arguments[:-1], 0.0)  # type: ignore[misc,assignment]
+        driver.FileWriter = lambda *arguments, **more: FileWriter(*arguments[:-1], 0.0, **more)  # type: ignore[misc,assignment]
 
     def act(self, place):
         import numpy as np

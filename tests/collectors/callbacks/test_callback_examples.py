@@ -1,3 +1,5 @@
+import functools
+import itertools
 import runpy
 
 import pytest
@@ -12,14 +14,9 @@ from collectors.weights.foreign_checkpoint import read_state_dict
 EXAMPLES = ROOT / "docs" / "examples"
 
 
-@pytest.fixture(scope="module")
-def stop_at_time():
-    return runpy.run_path(str(EXAMPLES / "stop_at_time.py"))
-
-
-@pytest.fixture(scope="module")
-def save_best():
-    return runpy.run_path(str(EXAMPLES / "save_best.py"))
+@functools.cache
+def names_of(example):
+    return runpy.run_path(str(EXAMPLES / f"{example}.py"))
 
 
 class Weights(Callback):
@@ -40,17 +37,12 @@ def assert_holds(path, state):
     assert all((found[name] == state[name]).all() for name in state)
 
 
-def clock(seconds_per_look):
-    times = iter(range(10**6))
-    return lambda: next(times) * seconds_per_look
-
-
 @pytest.mark.parametrize(
     ("seconds", "stopped_at"), [(0.0, (1, 1)), (1.0, (1, 1)), (2.5, (1, 3)), (5.0, (2, 5)), (100.0, None)]
 )
-def test_stops_after_the_step_in_which_the_time_is_up(stop_at_time, seconds, stopped_at):
+def test_stops_after_the_step_in_which_the_time_is_up(seconds, stopped_at):
     # One second passes from look to look: at train begin, then after each step.
-    callback = stop_at_time["StopAtTime"](seconds, clock(1.0))
+    callback = names_of("stop_at_time")["StopAtTime"](seconds, itertools.count().__next__)
     for _ in range(2):  # each run has a time of its own
         weights = Weights()
         model().train(2, batches([1.0, 2.0, 3.0]), [weights, callback])
@@ -58,15 +50,15 @@ def test_stops_after_the_step_in_which_the_time_is_up(stop_at_time, seconds, sto
         assert max(weights.after) == (stopped_at or (2, 6))
 
 
-def test_the_file_stops_a_training_that_would_take_hours(stop_at_time):
-    callback = stop_at_time["main"](0.2)
+def test_the_file_stops_a_training_that_would_take_hours():
+    callback = names_of("stop_at_time")["main"](0.2)
     # A million epochs end by the stop alone.
     assert callback.stopped_at is not None
     assert callback.seconds == 0.2
 
 
-def test_saves_after_every_step_under_the_threshold(save_best, tmp_path):
-    callback, weights = save_best["SaveBelowLoss"](0.5, tmp_path / "new" / "folder"), Weights()
+def test_saves_after_every_step_under_the_threshold(tmp_path):
+    callback, weights = names_of("save_best")["SaveBelowLoss"](0.5, tmp_path / "new" / "folder"), Weights()
     model().train(2, batches([1.0, 0.25, 0.5, 0.125]), [weights, callback])
     names = ["1_2", "1_4", "2_6", "2_8"]
     assert callback.saved == [tmp_path / "new" / "folder" / f"{name}.safetensors" for name in names]
@@ -76,23 +68,24 @@ def test_saves_after_every_step_under_the_threshold(save_best, tmp_path):
         assert_holds(path, weights.after[int(epoch), int(step)])
 
 
-def test_keeps_the_best_accuracy_so_far(save_best, tmp_path):
+def test_keeps_the_best_accuracy_so_far(tmp_path):
     results = iter([0.25, 0.75, 0.5, 0.75, float("nan")])
-    callback, weights = save_best["SaveBestAccuracy"](tmp_path / "new"), Weights()
+    callback, weights = names_of("save_best")["SaveBestAccuracy"](tmp_path / "new"), Weights()
     trained = model({"accuracy": lambda outputs, targets: next(results)})
     trained.loss_fn = torch.nn.MSELoss()
     trained.fit(5, batches([1.0, 2.0]), batches([1.0]), callbacks=[weights, callback])
     assert (callback.best, callback.best_epoch) == (0.75, 2)
     assert_holds(callback.path, weights.after[2, 4])
     assert list(callback.path.parent.iterdir()) == [callback.path]
-    callback = save_best["SaveBestAccuracy"](tmp_path / "without an evaluation")
+    callback = names_of("save_best")["SaveBestAccuracy"](tmp_path / "without an evaluation")
     model().train(2, batches([1.0]), callback)
     assert callback.best_epoch is None
     assert not list(tmp_path.glob("without*/*"))
 
 
-def test_a_second_run_forgets_the_first(save_best, tmp_path):
-    below, best = save_best["SaveBelowLoss"](0.5, tmp_path), save_best["SaveBestAccuracy"](tmp_path)
+def test_a_second_run_forgets_the_first(tmp_path):
+    names = names_of("save_best")
+    below, best = names["SaveBelowLoss"](0.5, tmp_path), names["SaveBestAccuracy"](tmp_path)
     for accuracy in (0.75, 0.5):
         trained = model({"accuracy": lambda outputs, targets, accuracy=accuracy: accuracy})
         trained.fit(1, batches([0.25]), batches([1.0]), callbacks=[below, best])

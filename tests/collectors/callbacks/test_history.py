@@ -17,7 +17,7 @@ from monitored_runs import (
 
 from collectors import CheckpointConfig, History, Model, ModelCheckpoint
 
-WEIGHTED = batches([1.0, 2.0, 6.0], [4, 3, 1])
+TWO, EQUAL, WEIGHTED = batches([1.0, 4.0], [2, 1]), batches([1.0, 2.0, 6.0]), batches([1.0, 2.0, 6.0], [4, 3, 1])
 MEAN = float(np.average([1.0, 2.0, 6.0], weights=[4, 3, 1]))
 
 
@@ -26,16 +26,8 @@ MEAN = float(np.average([1.0, 2.0, 6.0], weights=[4, 3, 1]))
     [
         (lambda history: model().train(2, WEIGHTED, history), [1, 2], {"net_output": [MEAN, MEAN]}),
         (lambda history: model().train(2, WithoutLength(WEIGHTED), history), [1, 2], {"net_output": [MEAN, MEAN]}),
-        (
-            lambda history: model().eval(batches([1.0, 4.0], [2, 1]), history),
-            [1],
-            {"net_output": [2.0], "mean_target": [2.0]},
-        ),
-        (
-            lambda history: model().train(9, batches([1.0, 2.0, 6.0]), [history, stop_after(5)]),
-            [1, 2],
-            {"net_output": [3.0, 1.5]},
-        ),
+        (lambda history: model().eval(TWO, history), [1], {"net_output": [2.0], "mean_target": [2.0]}),
+        (lambda history: model().train(9, EQUAL, [history, stop_after(5)]), [1, 2], {"net_output": [3.0, 1.5]}),
         (lambda history: model().train(1, batches([1.0, NAN]), history), [1], {"net_output": [NAN]}),
     ],
     ids=["weighted by samples", "of unknown length", "an evaluation of its own", "cut short", "nan stays"],
@@ -83,14 +75,6 @@ def test_a_metric_that_comes_late_and_nan_as_a_result():
     assert history.history["b"] == [None, None, 2.0, None]
 
 
-def test_metrics_of_a_trainer_without_eval_results():
-    history = History()
-    history.on_train_step_end(context(net_outputs=(3.0, "scale")))
-    history.on_train_epoch_end(context(metrics={"accuracy": 0.5}))
-    assert history.epoch == {"epoch": [1]}
-    assert history.history == {"net_output": [3.0], "accuracy": [0.5]}
-
-
 def test_a_failed_run_leaves_nothing_for_the_next():
     history = History()
     with pytest.raises(ValueError, match="train_dataset must yield"):
@@ -132,8 +116,7 @@ def test_a_resumed_run_has_the_whole_history(tmp_path):
 
     whole = History()
     model().train(3, batches, callbacks=[whole])
-    config = CheckpointConfig(save_checkpoint_steps=5)
-    model().train(2, batches, callbacks=[History(), ModelCheckpoint(directory=tmp_path, config=config)])
+    model().train(2, batches, callbacks=[History(), ModelCheckpoint("CKP", tmp_path, CheckpointConfig(5))])
     (middle,) = tmp_path.glob("CKP-2_2.safetensors")
     resumed = History()
     model().train(3, batches, callbacks=[resumed], resume_from=middle)

@@ -10,16 +10,12 @@ CLOCK = "collectors.callbacks.time_monitor.perf_counter"  # time: a false clock 
 
 
 class Clock:
-    """Stands still until somebody spends time."""
+    """Stands still until somebody moves it."""
 
-    def __init__(self):
-        self.now = 1000.0
+    now = 1000.0
 
     def __call__(self):
         return self.now
-
-    def spend(self, seconds):
-        self.now += seconds
 
 
 @pytest.fixture
@@ -40,7 +36,7 @@ class SlowData:
 
     def __iter__(self):
         for batch in batches([1.0] * self.count):
-            self.clock.spend(self.seconds)
+            self.clock.now += self.seconds
             yield batch
 
 
@@ -51,10 +47,10 @@ class SlowSteps(Callback):
         self.clock, self.train, self.evaluate = clock, train, evaluate
 
     def on_train_step_begin(self, run_context):
-        self.clock.spend(self.train)
+        self.clock.now += self.train
 
     def on_eval_step_begin(self, run_context):
-        self.clock.spend(self.evaluate)
+        self.clock.now += self.evaluate
 
 
 def line(phase, epoch, step, data=None):
@@ -119,7 +115,7 @@ def test_several_runs_with_one_monitor(clock, capsys):
     callbacks = [TimeMonitor(data_time=True), SlowSteps(clock, train=1.0)]
     for _ in range(2):
         model().train(1, SlowData(clock, 0.25, 4), callbacks)
-        clock.spend(100.0)
+        clock.now += 100.0
         assert capsys.readouterr().out == line("Train", 5000, 1250, 250)
     model().eval(SlowData(clock, 0.125, 1), callbacks)
     assert capsys.readouterr().out == line("Eval", 125, 125, 125)
@@ -134,7 +130,7 @@ def test_a_failed_run_leaves_nothing_for_the_next(clock, capsys):
     with pytest.raises(RuntimeError, match="broken"):
         model().fit(1, SlowData(clock, 1.0, 1), SlowData(clock, 1.0, 1), callbacks=[monitor, Fails()])
     assert capsys.readouterr().out == ""
-    clock.spend(50.0)
+    clock.now += 50.0
     model().eval(SlowData(clock, 1.0, 1), monitor)
     model().train(1, SlowData(clock, 2.0, 1), monitor)
     assert capsys.readouterr().out == line("Eval", 1000, 1000) + line("Train", 2000, 2000)
@@ -153,7 +149,7 @@ def test_an_evaluation_in_the_middle_of_an_epoch_is_no_waiting_for_data(clock, c
         (1.0, 2, "on_train_step_end"),
         (0.0, 2, "on_train_epoch_end"),
     ):
-        clock.spend(seconds)
+        clock.now += seconds
         mode = "eval" if "eval" in name else "train"
         getattr(monitor, name)(context(cur_step_num=step, batch_num=2, mode=mode))
     assert capsys.readouterr().out == line("Train", 2500, 1250, 250)
@@ -173,7 +169,7 @@ def test_an_evaluation_in_the_middle_of_an_epoch_is_no_waiting_for_data(clock, c
 def test_what_the_time_is_divided_by(clock, capsys, at_begin, at_end, data_size, steps):
     monitor = TimeMonitor(data_size)
     monitor.on_train_epoch_begin(context(**at_begin))
-    clock.spend(4.0)
+    clock.now += 4.0
     monitor.on_train_epoch_end(context(**at_end))
     assert capsys.readouterr().out == line("Train", 4000, 4000 / steps)
 

@@ -11,7 +11,7 @@ from scripts import run_python
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
 
-from collectors.callbacks.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS, BuiltInCallback
+from collectors.callbacks.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS, BuiltInCallback, RunContext
 from collectors.callbacks.callback_manager import CallbackManager
 from collectors.callbacks.function_callbacks import LambdaCallback
 from collectors.model.model import Model
@@ -19,19 +19,19 @@ from collectors.networks.batches import sample_count
 
 HOOKS = (*TRAIN_HOOKS, *EVAL_HOOKS)
 STEP = ["on_train_step_begin", "on_train_step_end"]
-EVALUATION = ["on_eval_begin", "on_eval_epoch_begin", "on_eval_step_begin", "on_eval_step_end"]
-EVALUATION += ["on_eval_epoch_end", "on_eval_end"]
 
 
 def batches(sizes=(4, 4), seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return [
-        (
-            torch.randn(size, 3, generator=generator, dtype=torch.float64),
-            torch.randint(0, 2, (size,), generator=generator),
-        )
-        for size in sizes
-    ]
+
+    def batch(size):
+        inputs = torch.randn(size, 3, generator=generator, dtype=torch.float64)
+        return inputs, torch.randint(0, 2, (size,), generator=generator)
+
+    return [batch(size) for size in sizes]
+
+
+DATA = batches()
 
 
 def network(seed=0):
@@ -99,10 +99,6 @@ class Recorder(Hearing):
         self.errors.append(error)
 
 
-def request_stop(run_context):
-    run_context.request_stop()
-
-
 def fail(run_context):
     raise ArithmeticError("the hook failed")
 
@@ -114,8 +110,8 @@ def test_the_order_of_hooks():
     build().fit(3, batches(), batches((4,)), valid_frequency=2, callbacks=fitted)
     epoch = ["on_train_epoch_begin", *STEP, *STEP, "on_train_epoch_end"]
     assert trained.diary == ["enter", "on_train_begin", *epoch, *epoch, "on_train_end", "exit"]
-    assert evaluated.diary == ["enter", *EVALUATION[:2], *EVALUATION[2:4] * 2, *EVALUATION[4:], "exit"]
-    within = [*epoch[:-1], *EVALUATION, "on_train_epoch_end"]
+    assert evaluated.diary == ["enter", *EVAL_HOOKS[:2], *EVAL_HOOKS[2:4] * 2, *EVAL_HOOKS[4:], "exit"]
+    within = [*epoch[:-1], *EVAL_HOOKS, "on_train_epoch_end"]
     assert fitted.diary == ["enter", "on_train_begin", *epoch, *within, *epoch, "on_train_end", "exit"]
     for recorder in (trained, fitted):
         assert len(set(map(id, recorder.contexts))) == 1
@@ -132,8 +128,7 @@ def test_epochs_that_are_evaluated(frequency, evaluated):
 
 
 def test_fit_without_validation_is_train():
-    recorder = Recorder()
-    model = build()
+    recorder, model = Recorder(), build(metrics=None)
     model.fit(2, batches(), callbacks=[recorder])
     assert not set(recorder.diary) & set(EVAL_HOOKS)
     assert_equal_weights(model.network, plain_training(network(), batches(), 2))
@@ -141,21 +136,19 @@ def test_fit_without_validation_is_train():
 
 @pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook != "on_train_end"])
 def test_a_stop_from_any_hook_stops_fit(hook):
-    recorder = Recorder(at=hook, action=request_stop)
+    recorder = Recorder(at=hook, action=RunContext.request_stop)
     build().fit(3, batches(), batches(), callbacks=recorder)
     diary = recorder.diary
     assert diary[-3:] == ["on_train_epoch_end", "on_train_end", "exit"]
     assert diary.count("on_train_epoch_begin") == 1
     # What asks before or in the first step shortens the epoch to it; the evaluation is whole unless asked inside.
-    short = ("on_train_begin", "on_train_epoch_begin", "on_train_step_begin", "on_train_step_end")
-    assert diary.count("on_train_step_end") == (1 if hook in short else 2)
-    short = ("on_eval_begin", "on_eval_epoch_begin", "on_eval_step_begin", "on_eval_step_end")
-    assert diary.count("on_eval_step_end") == (1 if hook in short else 2)
+    assert diary.count("on_train_step_end") == (1 if hook in TRAIN_HOOKS[:4] else 2)
+    assert diary.count("on_eval_step_end") == (1 if hook in EVAL_HOOKS[:4] else 2)
     assert diary.count("on_eval_end") == 1
 
 
 def test_a_stop_at_the_end_changes_nothing_and_is_forgotten_by_the_next_run():
-    recorder, stopping, model = Recorder(), Recorder(at="on_train_end", action=request_stop), build()
+    recorder, stopping, model = Recorder(), Recorder(at="on_train_end", action=RunContext.request_stop), build()
     for callback in (recorder, stopping, stopping):
         model.fit(2, batches(), batches(), callbacks=callback)
     assert stopping.diary == recorder.diary * 2
@@ -163,10 +156,9 @@ def test_a_stop_at_the_end_changes_nothing_and_is_forgotten_by_the_next_run():
 
 @pytest.mark.parametrize("hook", EVAL_HOOKS)
 def test_a_stop_from_any_hook_stops_eval(hook):
-    recorder = Recorder(at=hook, action=request_stop)
+    recorder = Recorder(at=hook, action=RunContext.request_stop)
     result = build().eval(batches((4, 4, 4)), recorder)
-    short = ("on_eval_begin", "on_eval_epoch_begin", "on_eval_step_begin", "on_eval_step_end")
-    assert recorder.diary.count("on_eval_step_end") == (1 if hook in short else 3)
+    assert recorder.diary.count("on_eval_step_end") == (1 if hook in EVAL_HOOKS[:4] else 3)
     assert recorder.diary[-3:] == ["on_eval_epoch_end", "on_eval_end", "exit"]
     assert set(result) == {"accuracy"}
 
@@ -218,8 +210,7 @@ class InheritsOldStyle(OldStyle):
 
 
 def test_legacy_hooks_run_in_train_and_eval_without_a_warning():
-    callback = OldStyle()
-    model = build()
+    callback, model = OldStyle(), build()
     model.train(1, batches((4,)), callback)
     model.eval(batches((4,)), callback)
     assert callback.calls == [(mode, hook) for mode in ("train", "eval") for hook in LEGACY_HOOKS]
@@ -229,14 +220,12 @@ def test_legacy_hooks_in_fit_warn_and_run_in_both_phases():
     callback = InheritsOldStyle()
     with pytest.warns(DeprecationWarning, match="InheritsOldStyle with the legacy hooks"):
         build().fit(1, batches((4,)), batches((4,)), callbacks=callback)
-    train = [("train", hook) for hook in LEGACY_HOOKS]
-    evaluation = [("eval", hook) for hook in LEGACY_HOOKS]
+    train, evaluation = ([(mode, hook) for hook in LEGACY_HOOKS] for mode in ("train", "eval"))
     assert callback.calls == [*train[:4], *evaluation, *train[4:]]
 
 
 def test_a_strict_manager_refuses_legacy_hooks_in_fit():
-    manager = CallbackManager([InheritsOldStyle()], strict=True)
-    model = build()
+    manager, model = CallbackManager([InheritsOldStyle()], strict=True), build()
     with pytest.raises(ValueError, match=r"InheritsOldStyle with .*Rename begin to on_train_begin or on_eval_begin"):
         model.fit(1, batches(), callbacks=manager)
     model.train(1, batches(), callbacks=manager)
@@ -250,8 +239,7 @@ def test_built_in_callbacks_choose_whether_they_hear_fit_evaluations():
     class Curious(Quiet):
         called_in_fit_evaluation = True
 
-    quiet, curious = Quiet(), Curious()
-    model = build()
+    quiet, curious, model = Quiet(), Curious(), build()
     model.fit(1, batches(), batches(), callbacks=[quiet, curious])
     assert not set(quiet.diary) & set(EVAL_HOOKS)
     assert "on_eval_end" in curious.diary
@@ -278,13 +266,10 @@ TRAIN_KEYS |= {"loss_scale_manager", "loss_scale_mananger"}
 
 
 def test_parameters_in_train():
-    snapshots = Snapshots()
-    model = build()
-    data = batches((4, 4, 2))
+    snapshots, model, data = Snapshots(), build(), batches((4, 4, 2))
     model.train(5, data, snapshots, initial_epoch=3)
     (begin,) = snapshots.taken["on_train_begin"]
     assert begin.train_dataset is data
-    assert begin.dataset_sink_mode is False
     whole = {"mode": "train", "network": model.network, "train_network": model.network, "loss_fn": model.loss_fn}
     whole |= {"optimizer": model.optimizer, "train_dataset": data, "train_dataset_element": None}
     whole |= {"list_callback": [snapshots], "epoch_num": 5, "cur_epoch_num": 3, "batch_num": 3, "cur_step_num": 9}
@@ -305,9 +290,7 @@ def test_parameters_in_train():
 
 
 def test_parameters_in_eval():
-    snapshots = Snapshots()
-    model = build()
-    data = batches((4, 4, 2))
+    snapshots, model, data = Snapshots(), build(), batches((4, 4, 2))
     result = model.eval(data, snapshots)
     (begin,) = snapshots.taken["on_eval_begin"]
     assert set(begin) == EVAL_KEYS
@@ -359,14 +342,13 @@ def test_parameters_in_fit():
 
 
 def test_the_raw_network_of_a_wrapped_one():
-    raw = network()
+    raw, snapshots = network(), Snapshots()
     wrapped = nn.DataParallel(raw)
-    snapshots = Snapshots()
     model = build(net=wrapped)
     model.train(1, batches(), snapshots)
-    assert snapshots.taken["on_train_begin"][0].network is raw
-    assert snapshots.taken["on_train_begin"][0].train_network is wrapped
-    assert model.network is wrapped
+    (begin,) = snapshots.taken["on_train_begin"]
+    assert begin.network is raw
+    assert begin.train_network is model.network is wrapped
 
 
 class Stream(IterableDataset):
@@ -719,10 +701,9 @@ def test_sinks_warn_and_change_nothing(mode):
         model.fit(2, batches(), batches(), callbacks=recorder, sink_size=1, **{mode: True})
     assert recorder.taken["on_train_begin"][0].dataset_sink_mode is False
     assert len(recorder.taken["on_train_step_end"]) == 4
-    with pytest.warns(UserWarning, match="dataset_sink_mode=True has no effect"):
-        model.train(1, batches(), dataset_sink_mode=True)
-    with pytest.warns(UserWarning, match="dataset_sink_mode=True has no effect"):
-        model.eval(batches(), dataset_sink_mode=True)
+    for method, arguments in ((model.train, (1,)), (model.eval, ())):
+        with pytest.warns(UserWarning, match="dataset_sink_mode=True has no effect"):
+            method(*arguments, DATA, dataset_sink_mode=True)
 
 
 @pytest.mark.parametrize(
@@ -767,11 +748,7 @@ def test_constructor_errors(arguments, error, match):
         ({"train_dataset": 3}, TypeError, "train_dataset must be a DataLoader or another iterable"),
         ({"train_dataset": iter(batches())}, TypeError, "train_dataset must be iterable again and again, but got list"),
         ({"train_dataset": [torch.ones(2)]}, TypeError, r"train_dataset must .* pairs, but its batch 0 is a Tensor"),
-        (
-            {"train_dataset": [*batches(), (torch.ones(4, 3),) * 3]},
-            ValueError,
-            "train_dataset must yield .* but its batch 2 is a tuple of 3. Several inputs go into one tuple or dict",
-        ),
+        ({"train_dataset": [*DATA, (DATA[0][0],) * 3]}, ValueError, "its batch 2 is a tuple of 3. Several inputs go"),
         ({"train_dataset": WithoutLength(batches()), "initial_epoch": 1}, ValueError, "must have a length when"),
     ],
 )
@@ -788,38 +765,31 @@ def test_training_needs_an_optimizer():
     assert set(model.eval(batches())) == {"accuracy"}
 
 
+NO_METRICS = "metrics must be given to evaluate on valid_dataset"
+NO_BATCH = "valid_dataset must yield at least one batch"
+
+
 @pytest.mark.parametrize(
-    ("frequency", "error", "match"),
+    ("call", "error", "match"),
     [
-        ("1", TypeError, "valid_frequency must be an int or a list of epoch numbers, but got str"),
-        (True, TypeError, "valid_frequency must be an int or a list"),
-        (0, ValueError, "valid_frequency must be an int of at least 1"),
-        ([1, 0], ValueError, r"valid_frequency\[1\] must be an int of at least 1"),
+        (lambda: build().fit(1, DATA, DATA, "1"), TypeError, "valid_frequency must be .* epoch numbers, but got str"),
+        (lambda: build().fit(1, DATA, DATA, True), TypeError, "valid_frequency must be an int or a list"),
+        (lambda: build().fit(1, DATA, DATA, 0), ValueError, "valid_frequency must be an int of at least 1"),
+        (lambda: build().fit(1, DATA, DATA, [1, 0]), ValueError, r"valid_frequency\[1\] must be an int of at least 1"),
+        (lambda: build(metrics=None).fit(1, DATA, DATA), ValueError, NO_METRICS),
+        (lambda: build(metrics=None).eval(DATA), ValueError, NO_METRICS),
+        (lambda: build().eval([]), ValueError, NO_BATCH),
+        (lambda: build().eval(WithoutLength([])), ValueError, NO_BATCH),
+        (lambda: build().fit(1, DATA, []), ValueError, NO_BATCH),
+        (lambda: build().fit(1, DATA, WithoutLength([])), ValueError, NO_BATCH),
+        (lambda: build().eval(None), TypeError, "valid_dataset must be a DataLoader or another iterable"),
+        (lambda: build().eval([{"inputs": 1, "targets": 2}]), TypeError, "its batch 0 is a dict"),
+        (lambda: build().fit(1, DATA, DATA, valid_dataset_sink_mode=1), TypeError, "sink_mode must be a bool"),
     ],
 )
-def test_frequency_errors(frequency, error, match):
+def test_what_an_evaluation_refuses(call, error, match):
     with pytest.raises(error, match=match):
-        build().fit(1, batches(), batches(), frequency)
-
-
-def test_validation_needs_metrics_and_batches():
-    model = build(metrics=None)
-    with pytest.raises(ValueError, match="metrics must be given to evaluate on valid_dataset"):
-        model.fit(1, batches(), batches())
-    with pytest.raises(ValueError, match="metrics must be given to evaluate on valid_dataset"):
-        model.eval(batches())
-    model.fit(1, batches())
-    for empty in ([], WithoutLength([])):
-        with pytest.raises(ValueError, match="valid_dataset must yield at least one batch"):
-            build().eval(empty)
-        with pytest.raises(ValueError, match="valid_dataset must yield at least one batch"):
-            build().fit(1, batches(), empty)
-    with pytest.raises(TypeError, match="valid_dataset must be a DataLoader or another iterable"):
-        build().eval(None)
-    with pytest.raises(TypeError, match="its batch 0 is a dict"):
-        build().eval([{"inputs": 1, "targets": 2}])
-    with pytest.raises(TypeError, match="valid_dataset_sink_mode must be a bool"):
-        build().fit(1, batches(), batches(), valid_dataset_sink_mode=1)
+        call()
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,17 @@
 
 import inspect
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from collectors import ModelCheckpoint
+from collectors.callbacks.callback import RunContext
 from collectors.model_checkpoint.config import CheckpointConfig
-from collectors.model_checkpoint.writer import Retention, SavePolicy
+from collectors.model_checkpoint.writer import Retention
 
 DEFAULTS = {
     "save_checkpoint_steps": 1,
@@ -194,12 +197,15 @@ def test_append_info_takes_tensors_and_arrays():
     assert CheckpointConfig(append_info=[values]).append_dict == values
 
 
-def test_saving_by_time():
-    policy = SavePolicy(None, 10, 0, 100.0)
-    assert [policy.due(1, now) for now in (100.0, 110.0, 110.5)] == [False, False, True]
-    policy.saved(1, 115.0)
-    assert [policy.due(99, now) for now in (120.0, 125.0, 126.0)] == [False, False, True]
-    assert not SavePolicy(None, None, 0, 0.0).due(5, 1e9)
+def test_saving_by_time(tmp_path, monkeypatch):
+    clock, params, saved = SimpleNamespace(now=100.0), {"network": nn.Linear(1, 1), "cur_step_num": 0}, []
+    monkeypatch.setattr("collectors.model_checkpoint.run.time", SimpleNamespace(monotonic=lambda: clock.now))
+    checkpoint = ModelCheckpoint(directory=tmp_path, config=CheckpointConfig(save_checkpoint_seconds=10))
+    checkpoint.begin(RunContext(params))
+    for params["cur_step_num"], clock.now in enumerate((100.0, 110.0, 110.5, 115.0, 120.5, 121.0), 1):
+        checkpoint.step_end(RunContext(params))
+        saved.append(len([*tmp_path.iterdir()]))
+    assert saved == [0, 0, 1, 1, 1, 2]
 
 
 def test_keeping_one_file_of_every_few_minutes(tmp_path):

@@ -512,6 +512,8 @@ def test_nested_states_go_through_json(tmp_path):
         "3": Counter({5: 2}),
         "tensors": [torch.ones(2, dtype=torch.bfloat16), torch.tensor(3), torch.empty(0, 2), np.arange(3)],
         "numpy": [np.float64(0.25), np.int32(4), np.bool_(False)],
+        1: np.zeros(1),
+        "1": np.ones(1),
     }
     tree["tensors"].append(nn.Parameter(torch.ones(1)))
     write_archive(tmp_path / "a.safetensors", Archive.pack({}, tree, None), None, "AES-GCM")
@@ -524,12 +526,7 @@ def test_nested_states_go_through_json(tmp_path):
     assert type(back["numpy"][2]) is bool
     torch.testing.assert_close(back["tensors"][:3], tree["tensors"][:3], rtol=0, atol=0)
     assert np.array_equal(back["tensors"][3], np.arange(3))
-
-
-def test_equal_names_of_different_keys():
-    arrays = {}
-    encoded = encode({1: np.zeros(1), "1": np.ones(1)}, "it", arrays)
-    assert {key: float(array[0]) for key, array in decode(encoded, arrays).items()} == {1: 0.0, "1": 1.0}
+    assert (back[1], back["1"]) == (0, 1)
 
 
 @pytest.mark.parametrize("wrong", [object(), {1, 2}, range(3), 1j, np.array([1j]), np.array(["a"]), np.longdouble(1)])

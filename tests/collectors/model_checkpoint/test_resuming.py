@@ -184,6 +184,13 @@ def disturb(run_context):
     raise Disturbed
 
 
+def disturbed(kind, folder, hook, step, **options):
+    """Runs until a hook of a step fails; returns the latest checkpoint."""
+    with pytest.raises(Disturbed):
+        run(kind, folder, disturbance=At(hook, step, disturb), **options)
+    return latest_checkpoint(folder, "run")
+
+
 KINDS = ["shuffled", "own generator", "batch sampler", "unsized"]
 REFERENCES = {}
 
@@ -201,9 +208,7 @@ def test_resuming_at_every_step_changes_no_bit(kind, tmp_path):
     for step in range(1, STEPS + 1):
         folder = tmp_path / str(step)
         moment = ("on_train_step_begin", step + 1) if step < STEPS else ("on_train_end", step)
-        with pytest.raises(Disturbed):
-            run(kind, folder, disturbance=At(*moment, disturb), steps=step)
-        resumed = latest_checkpoint(folder, "run")
+        resumed = disturbed(kind, folder, *moment, steps=step)
         assert load_checkpoint(resumed).training_state.step == step
         assert run(kind, folder, resumed, steps=STEPS) == expected, f"after step {step}"
 
@@ -222,9 +227,7 @@ def test_resuming_after_an_error_in_any_hook(hook, step, tmp_path):
 @pytest.mark.parametrize("steps", [1, 4])
 @pytest.mark.parametrize("step", [1, 4, BATCHES, BATCHES + 1, STEPS])
 def test_resuming_from_what_an_exception_left(steps, step, tmp_path):
-    fail = At("on_train_step_begin", step, disturb)
-    with pytest.raises(Disturbed):
-        run("shuffled", tmp_path, disturbance=fail, steps=steps, exception_save=True)
+    disturbed("shuffled", tmp_path, "on_train_step_begin", step, steps=steps, exception_save=True)
     names = sorted(file.name for file in tmp_path.glob("*_breakpoint*"))
     if step == 1:
         assert names == []
@@ -314,10 +317,8 @@ def test_more_epochs_can_follow_a_finished_run(tmp_path):
 
 def test_async_and_encrypted_files_resume_as_well(tmp_path):
     key = secrets.token_bytes(24)
-    fail = At("on_train_step_begin", 9, disturb)
-    with pytest.raises(Disturbed):
-        run("shuffled", tmp_path, disturbance=fail, async_save=True, enc_key=key, enc_mode="AES-CBC")
-    file = latest_checkpoint(tmp_path, "run")
+    options = {"async_save": True, "enc_key": key, "enc_mode": "AES-CBC"}
+    file = disturbed("shuffled", tmp_path, "on_train_step_begin", 9, **options)
     with pytest.raises(ValueError, match=r"dec_key must be given.*load_checkpoint\(path, dec_key\)"):
         run("shuffled", tmp_path, file)
     assert run("shuffled", tmp_path, load_checkpoint(file, key, "AES-CBC")) == reference("shuffled", tmp_path / "r")
@@ -406,10 +407,7 @@ def test_resuming_on_cuda(tmp_path):
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    fail = At("on_train_step_begin", 4, disturb)
-    with pytest.raises(Disturbed):
-        run("own generator", tmp_path, disturbance=fail, steps=3)
-    return load_checkpoint(latest_checkpoint(tmp_path, "run"))
+    return load_checkpoint(disturbed("own generator", tmp_path, "on_train_step_begin", 4, steps=3))
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
-import contextlib
-import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, names
-from waiting import PATIENCE
+from scripts import run_script
 
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
@@ -46,25 +45,9 @@ leave()
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Two real processes that train one network together."""
-    import subprocess
-
     folder = tmp_path_factory.mktemp("distributed")
-    places = [str(SUPPORT), str(ROOT)]
-    with contextlib.ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, "-c", TRAINING, str(rank), str(folder), *places],
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
-            )
-            for rank in range(2)
-        ]
-        stack.callback(lambda: [process.kill() for process in processes])
-        outputs = [process.communicate(timeout=PATIENCE)[0] for process in processes]
-        assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda rank: run_script(TRAINING, rank, folder, SUPPORT, ROOT), range(2)))
     return folder
 
 

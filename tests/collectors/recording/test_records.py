@@ -20,7 +20,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset
 from collectors import Callback, Model, SummaryCollector
 from collectors.callbacks.function_callbacks import LambdaCallback, LearningRateScheduler
 from collectors.model_checkpoint.model_checkpoint import ModelCheckpoint
-from collectors.recording.plan import CollectionSteps, tensor_steps
+from collectors.recording.plan import SummaryPlan, tensor_steps
 from collectors.run_directory import RunDirectory
 from collectors.summary.record import SummaryRecord
 
@@ -197,20 +197,15 @@ def watched_tensors(tmp_path, steps, freq=10, tensor_freq=None):
     ("steps", "options", "tensors", "scalars"),
     [
         (600, {}, [1, *range(31, 590, 31)], [1, *range(10, 601, 10)]),
+        (20, {}, [1, 10, 20], [1, 10, 20]),
         (40, {"freq": 20, "tensor_freq": 15}, [1, 15, 30], [1, 20, 40]),
     ],
-    ids=["the document's example of 600 steps", "collect_tensor_freq"],
+    ids=["the document's example of 600 steps", "its example of 20 steps", "collect_tensor_freq"],
 )
 def test_tensors_have_steps_of_their_own(tmp_path, steps, options, tensors, scalars):
-    watched_tensors(tmp_path, steps, **options)
+    network = watched_tensors(tmp_path, steps, **options)
     assert steps_of(tmp_path, "activation") == tensors
     assert steps_of(tmp_path, "loss/auto") == steps_of(tmp_path, "mean") == scalars
-
-
-def test_the_documents_example_of_20_steps(tmp_path):
-    network = watched_tensors(tmp_path, 20)
-    assert steps_of(tmp_path, "activation") == steps_of(tmp_path, "loss/auto") == steps_of(tmp_path, "mean")
-    assert steps_of(tmp_path, "activation") == [1, 10, 20]
     before = tags(tmp_path)
     network(torch.ones(2, 1))
     assert tags(tmp_path) == before
@@ -239,7 +234,7 @@ def test_the_automatic_rule_reaches_the_end_of_short_runs_and_keeps_within_twent
             assert 1 <= len(found) <= 20
             if every == 1 and total < 38:
                 assert found[-1] == total
-    assert CollectionSteps(4).collects_tensors(400, None)
+    assert SummaryPlan(4, {}, True, None, None, None, None).collects_tensors(400, None)
 
 
 def test_values_of_evaluations_are_not_captured(tmp_path):

@@ -199,15 +199,6 @@ def test_a_model_that_raises_leaves_what_was_reached(tmp_path, error):
     assert run.metadata.trained_to is None
 
 
-def test_a_loop_that_raises_leaves_what_was_reached(tmp_path):
-    with pytest.raises(ArithmeticError, match="the loop failed"):
-        collected(tmp_path, epochs=1, error=ArithmeticError("the loop failed"))
-    steps, _ = train(seeded(SmallNetwork), epochs=1)
-    assert sorted(RunDirectory(tmp_path).metadata.files) == list(range(5))
-    for number in range(5):
-        assert_holds(RunDirectory(tmp_path).checkpoint(number), steps[number])
-
-
 @pytest.mark.filterwarnings("ignore:training ended at epoch")
 @pytest.mark.parametrize(("last_step", "epochs"), [(3, [0]), (4, [0, 1]), (6, [0, 1]), (8, [0, 1, 2])])
 def test_an_epoch_that_is_stopped_early_is_none(tmp_path, last_step, epochs):

@@ -142,13 +142,13 @@ def test_a_training_that_was_taken_for_dead_stops_and_spoils_nothing(memory, mon
     marker = "/bucket/run/ckpt_dir/.landscape-writer"
 
     def train_until_it_stops():
-        with collector.watch(network) as run:
+        with collector.watch(network):
 
             def go_on():
                 # Again and again: its last renewal may have been under way.
                 memory.pipe_file(marker, b'{"identity": "other", "owner": "process 7 of eve on moon", "since": "now"}')
                 memory.pipe_file("/bucket/run/ckpt_dir/train_metadata.json", b"the other's")
-                run._run._recorder._writer.check()
+                collector._recorder._writer.check()
 
             wait_until(go_on, what="the training to see who has taken over")
 

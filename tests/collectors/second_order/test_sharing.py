@@ -3,7 +3,7 @@
 import pytest
 import torch
 from leaving import leave
-from thor_networks import batches, mixed
+from thor_networks import batches, mixed, train
 from torch import distributed, multiprocessing, nn
 
 from collectors import thor
@@ -30,13 +30,6 @@ def sometimes():
 
 def half(tensor, rank):
     return tensor.chunk(2)[rank]
-
-
-def train(network, optimizer, data):
-    for (images, words), targets in data:
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(network(images, words), targets).backward()
-        optimizer.step()
 
 
 def process(rank, folder):

@@ -43,13 +43,17 @@ def test_the_rate_of_another_optimizer_is_no_rate_of_gradient_descent(tmp_path):
     assert gradient_descent_rates(tmp_path, [1, 2]) is None
 
 
-def test_where_nothing_is_recorded_nothing_is_known(tmp_path, monkeypatch):
-    assert gradient_descent_rates(tmp_path, [0, 1]) is None
-    assert gradient_descent_rates(tmp_path / "missing", [0]) is None
+@pytest.mark.parametrize(
+    ("read", "nothing"), [(lambda run: gradient_descent_rates(run, [0]), None), (recorded_training, RecordedTraining())]
+)
+def test_where_nothing_is_recorded_or_can_be_read_nothing_is_known(tmp_path, monkeypatch, read, nothing):
+    assert read(tmp_path) == read(tmp_path / "missing") == nothing
     (tmp_path / "x.tfevents").write_bytes(b"no events")
-    assert gradient_descent_rates(tmp_path, [0]) is None
+    assert read(tmp_path) == nothing
+    train(tmp_path, [0.5])
+    assert read(tmp_path) != nothing
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing.event_file_loader", None)
-    assert gradient_descent_rates(tmp_path, [0]) is None
+    assert read(tmp_path) == nothing
 
 
 def test_losses_are_read_with_what_they_are_of(tmp_path):
@@ -77,13 +81,3 @@ def test_a_loop_of_ones_own_logs_losses_alone(tmp_path):
     found = recorded_training(tmp_path)
     assert list(found.losses) == [1, 2, 4, 6]
     assert (found.loss_function, found.batch_size, found.samples) == ("", None, None)
-
-
-def test_where_no_loss_is_recorded_none_is_known(tmp_path, monkeypatch):
-    nothing = RecordedTraining()
-    assert nothing.losses == {}
-    assert recorded_training(tmp_path) == nothing
-    assert recorded_training(tmp_path / "missing") == nothing
-    train(tmp_path, [0.5])
-    monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing.event_file_loader", None)
-    assert recorded_training(tmp_path) == nothing

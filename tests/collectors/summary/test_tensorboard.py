@@ -36,9 +36,8 @@ class Server:
 
     def read(self, path, data=None, **arguments):
         query = urllib.parse.urlencode(arguments)
-        request = urllib.request.Request(f"{self.url}data/plugin/{path}?{query}", data=data)
-        if data is not None:
-            request.add_header("Content-Type", "application/json")
+        kind = {} if data is None else {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}data/plugin/{path}?{query}", data, kind)
         with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             return response.read()
 

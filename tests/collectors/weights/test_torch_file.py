@@ -8,6 +8,8 @@ import enum
 import io
 import pickle
 import struct
+import sys
+import types
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -335,6 +337,18 @@ def test_objects_beside_the_weights_are_passed_over(tmp_path, nested, new):
     else:
         content = {"weight": weight, **beside}
     torch.save(content, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
+    np.testing.assert_array_equal(read_state_dict(tmp_path / "a.pt")["weight"], weight.numpy())
+
+
+@FORMATS
+def test_paths_that_python_3_13_saved_are_passed_over(tmp_path, new, monkeypatch):
+    """It calls their module pathlib._local, which no other version does."""
+    module = types.ModuleType("pathlib._local")
+    reduced = {"__module__": "pathlib._local", "__reduce__": lambda path: (type(path), ())}
+    module.PosixPath = type("PosixPath", (), reduced)
+    monkeypatch.setitem(sys.modules, "pathlib._local", module)
+    weight = values(6, torch.float32)
+    torch.save({"weight": weight, "path": module.PosixPath()}, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
     np.testing.assert_array_equal(read_state_dict(tmp_path / "a.pt")["weight"], weight.numpy())
 
 

@@ -299,7 +299,10 @@ def test_import_checkpoints(folder):
     torch.manual_seed(0)
     for number in range(3):
         torch.save({"state_dict": BatchNormNetwork().state_dict()}, folder / f"{number}.pt")
-    result = command("import-checkpoints", "imported", "0.pt", "1.pt", "2.pt", "--numbers", "5,10,15", folder=folder)
+    result = command(
+        "convert", "0.pt", "1.pt", "2.pt", "--from", "checkpoints", "-o", "imported", "--numbers", "5,10,15",
+        folder=folder,
+    )  # fmt: skip
     assert "epochs [5, 10, 15]" in result.stdout
     command(
         "run", "imported", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "3", "--samples", "32",
@@ -343,7 +346,7 @@ def test_import_checkpoints(folder):
         (["run", "run", "--function", "needs:f"], "imports 'no_such_library', which is not installed"),
         (["info", "nothing.h5"], "nothing.h5"),
         (["plot", "my_callbacks.py", "-o", "x.png"], "my_callbacks.py"),
-        (["import-checkpoints", "x", "my_callbacks.py", "a", "b"], "my_callbacks.py"),
+        (["convert", "my_callbacks.py", "a", "b", "--from", "checkpoints", "-o", "x"], "my_callbacks.py"),
     ],
 )
 def test_errors_are_one_clear_text(folder, arguments, text):

@@ -97,10 +97,10 @@ def test_import_checkpoints(tmp_path):
         for name in names:
             torch.save({"a": torch.ones(3)}, tmp_path / folder / f"{name}.pt")
     for options, text in (
-        ([*files[:2]], r"^CHECKPOINTS must hold at least three files"),
+        ([*files[:2]], r"^FILE must hold at least three files"),
         (
             [str(tmp_path / "old")],
-            r"^CHECKPOINTS must say which epoch .*\n  a.pt\n[\s\S]*Pass --numbers with one number for",
+            r"^FILE must say which epoch .*\n  a.pt\n[\s\S]*Pass --numbers with one number for",
         ),
         (
             [str(tmp_path / "old"), "--strip-prefix", "x"],
@@ -111,7 +111,7 @@ def test_import_checkpoints(tmp_path):
         ([*files, "--unit", "hour"], "^--unit must be one of 'step', 'epoch'"),
     ):
         with pytest.raises((ValueError, CheckpointError), match=text):
-            invoke("import-checkpoints", tmp_path / "run", *options)
+            invoke("convert", *options, "--from", "checkpoints", "-o", tmp_path / "run")
 
 
 def test_the_table_comes_before_the_import(tmp_path):
@@ -119,7 +119,7 @@ def test_the_table_comes_before_the_import(tmp_path):
     for number in (1, 2, 10):
         torch.save({"a": torch.full((3,), float(number))}, tmp_path / "old" / f"ep_{number}.pt")
     files = sorted(map(str, (tmp_path / "old").iterdir()))
-    result = invoke("import-checkpoints", tmp_path / "run", *files)
+    result = invoke("convert", *files, "--from", "checkpoints", "-o", tmp_path / "run")
     assert result.stdout.splitlines() == [
         "   epoch  from  checkpoint", "       1  name  ep_1.pt", "       2  name  ep_2.pt", "      10  name  ep_10.pt",
         f"{tmp_path}/run: epochs [1, 2, 10]",
@@ -128,7 +128,7 @@ def test_the_table_comes_before_the_import(tmp_path):
 
 def test_a_run_that_is_there_is_replaced_by_an_option_that_exists(run, tmp_path):
     files = sorted(str(file) for file in (run / "ckpt_dir").glob("*.safetensors"))[:3]
-    arguments = ["import-checkpoints", tmp_path / "again", *files]
+    arguments = ["convert", *files, "--from", "checkpoints", "-o", tmp_path / "again"]
     invoke(*arguments)
     with pytest.raises(RunDirectoryError, match=r"Choose another run directory, or replace .* with --overwrite\.$"):
         invoke(*arguments)

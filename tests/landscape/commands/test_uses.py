@@ -1,6 +1,7 @@
 """Commands with several uses: what belongs to another use is refused by name, and each use has its output."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -71,7 +72,10 @@ def test_plot_writes_a_page_or_a_picture(folder, typed, written):
         (["convert", "a.h5", "-o", "a.csv", "--project", "p"], "--project must be left out without --from or --to"),
         (["convert", "a.h5", "-o", "b.h5", "--from", "li", "--format", "csv"], "--format must be left out with --from"),
         (["convert", "a.h5", "--from", "li", "--to", "wandb"], "--from and --to must not be given together"),
-        (["convert", "a.h5", "-o", "b.h5", "--from", "ours"], "--from must be one of 'auto', 'li', 'landscaper', but"),
+        (["convert", "a.h5", "-o", "b.h5", "--from", "ours"], "--from must be one of 'auto', 'li', 'landscaper', '"),
+        (["convert", "a.h5", "b.h5", "-o", "c.csv"], r"without --from or --to, FILE must be one file, but got 2\."),
+        (["convert", "a.pt", "-o", "run", "--from", "checkpoints", "--loss", "x"], "--loss must be left out with"),
+        (["convert", "a.h5", "-o", "a.csv", "--unit", "step"], "--unit must be left out without --from or --to"),
         (["connect", "a.pt", "b.pt", *FUNCTION, "--bends", "2"],
          "--bends must be left out for --kind line, which needs no fitting"),
         (["connect", "a.pt", "b.pt", *FUNCTION, "--kind", "curve"],
@@ -112,6 +116,7 @@ def test_evaluate_names_a_file_that_is_not_there(folder):
         (["connect", "a.pt", "b.pt", *FUNCTION, "--kind", "bezier"], "--output"),
         (["convert", "a.h5"], "--output"),
         (["convert", "a.h5", "--from", "li"], "--output"),
+        (["convert", "a.pt", "--from", "checkpoints"], "--output"),
     ],
     ids=lambda item: " ".join(item) if isinstance(item, list) else item,
 )
@@ -127,4 +132,6 @@ def test_a_measurement_as_json(networks, tmp_path):
     (found,) = json.loads(command(*typed, folder=tmp_path).stdout)
     # The first call says what was new in it.
     assert found == summary_json(Landscape.load(tmp_path / "line.h5")) | {"file": found["file"]}
-    assert json.loads(command(*typed, "--dry-run", "--overwrite", folder=tmp_path).stdout) == []
+    dry = json.loads(command(*typed, "--dry-run", "--overwrite", folder=tmp_path).stdout)
+    assert list(dry) == ["forecast"]
+    assert re.match(r"line\.h5: \d+ points x ", dry["forecast"][-1])

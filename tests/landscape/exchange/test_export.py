@@ -3,6 +3,7 @@
 import os
 import sys
 
+import h5py
 import numpy as np
 import pytest
 from surfaces import landscape, surface
@@ -82,6 +83,8 @@ def test_a_directory_in_the_way(name, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_equal_landscapes_give_equal_files(name, tmp_path):
+    if name == "netcdf" and h5py.version.version_tuple < (3, 15):
+        pytest.skip("NetCDF files hold the second in which they were written")
     contents = []
     for folder in (tmp_path / "a", tmp_path / "b"):
         folder.mkdir()

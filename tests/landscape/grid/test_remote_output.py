@@ -53,7 +53,7 @@ def memory():
 @pytest.fixture
 def short_pauses(monkeypatch):
     monkeypatch.setattr(remote_store, "LAST_PAUSES_SECONDS", (0.0, 0.0))
-    monkeypatch.setattr(driver, "FileWriter", lambda *arguments: PromptWriter(*arguments[:-1], 0.0))
+    monkeypatch.setattr(driver, "FileWriter", lambda *how, **more: PromptWriter(*how[:-1], 0.0, **more))
 
 
 class PromptWriter(remote_store.FileWriter):

@@ -38,7 +38,7 @@ def sampled():
 
 def read_sampled(path):
     data = read_landscape(path)
-    data.kept_samples = {name: kept.held() for name, kept in data.kept_samples.items()}
+    data.kept_samples = {name: kept.detached() for name, kept in data.kept_samples.items()}
     return data
 
 

@@ -1,0 +1,185 @@
+"""Losses of samples while a grid is measured: added once to a file beside it, and what a kill leaves."""
+
+import itertools
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+from two_sets import OPTIONS, both, network
+
+from landscape import Landscape, evaluate, random_plane
+from landscape.errors import LandscapeError, LandscapeWriteError
+from landscape.functions import refine
+from landscape.grid.sample_chunks import JournalChunks, SampleJournal, SpooledChunks
+from landscape.record import driver, writer
+from landscape.record.checks import PointStatus
+from landscape.record.whole_file import read_header
+
+NAME, JOURNAL = "grid.h5", ".grid.h5.samples"
+
+
+def measure(folder, **more):
+    folder.mkdir(exist_ok=True)
+    return evaluate(random_plane(network(), seed=2), both, output=folder / NAME, keep_samples=True, **OPTIONS, **more)
+
+
+@pytest.fixture(autouse=True)
+def _same_moment(monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+
+
+@pytest.fixture
+def killed(tmp_path, monkeypatch):
+    """Returns the folder of a whole run, and what lay there after each measured point, as a kill would leave it."""
+    whole, numbers = tmp_path / "whole", itertools.count()
+    sizes = []
+
+    def written(path, image, *kind):
+        sizes.append(sum(map(len, writer.parts_of(image))))
+        original(path, image, *kind)
+
+    original = writer.write_image
+    monkeypatch.setattr(writer, "write_image", written)
+
+    class Prompt(writer.FileWriter):
+        def update(self, change):
+            found = super().update(change)
+            self._write()
+            shutil.copytree(whole, tmp_path / str(next(numbers)), ignore=shutil.ignore_patterns("*.lock"))
+            return found
+
+    monkeypatch.setattr(driver, "FileWriter", Prompt)
+    measure(whole)
+    monkeypatch.undo()
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    return whole, [tmp_path / str(number) for number in range(next(numbers))], sizes
+
+
+def test_the_file_is_written_without_them_until_it_is_done(killed):
+    whole, folders, sizes = killed
+    assert not (whole / JOURNAL).exists()
+    assert sizes[-1] == (whole / NAME).stat().st_size
+    last = folders[-1] / JOURNAL
+    chunks = sum(item.chunks.nbytes for item in Landscape.load(whole / NAME).kept_samples.values())
+    assert chunks <= last.stat().st_size < 1.2 * chunks
+    assert max(sizes[:-1]) < sizes[-1] - chunks + 1024
+
+
+@pytest.mark.parametrize("left", ["both", "a torn end", "the file alone", "none of the latest"])
+def test_what_a_kill_leaves_is_read_and_goes_on_to_the_same_bytes(killed, left):
+    whole, folders, _ = killed
+    complete = Landscape.load(whole / NAME)
+    for folder in (folders[0], folders[len(folders) // 2], folders[-1]):
+        journal = folder / JOURNAL
+        content = journal.read_bytes()
+        if left == "a torn end":
+            journal.write_bytes(content + content[-200:-100])
+        elif left == "none of the latest":
+            journal.write_bytes(content[:-3])
+        elif left == "the file alone":
+            journal.unlink()
+        found = Landscape.load(folder / NAME)
+        assert not read_header(folder / NAME).complete
+        for name, samples in complete.kept_samples.items():
+            losses, measured = found.samples(name).losses(), found.samples(name).measured
+            np.testing.assert_array_equal(losses[measured], samples.losses()[measured])
+            missing = int((found.status == PointStatus.MEASURED).sum() - measured.sum())
+            assert missing <= {"the file alone": found.status.size, "none of the latest": 1}.get(left, 0)
+        measure(folder)
+        assert (folder / NAME).read_bytes() == (whole / NAME).read_bytes()
+        assert not journal.exists()
+
+
+def test_what_was_killed_is_refined_with_its_samples(killed):
+    _, folders, _ = killed
+    path = folders[len(folders) // 2] / NAME
+    samples = Landscape.load(path).samples()
+    measured, losses = samples.measured, samples.losses()
+    again = refine(path, both, factor=2, plane=random_plane(network(), seed=2), device_ids=[0], progress=False)
+    assert 0 < measured.sum() < measured.size
+    assert again.report.resumed == measured.sum()
+    np.testing.assert_array_equal(again.samples().losses()[::2, ::2][measured], losses[measured])
+
+
+def test_a_file_of_that_name_that_is_not_ours_is_left(tmp_path):
+    (tmp_path / JOURNAL).write_text("mine")
+    with pytest.raises(LandscapeWriteError, match=r"cannot be written: is no file of losses of samples"):
+        measure(tmp_path)
+    assert (tmp_path / JOURNAL).read_text() == "mine"
+    assert not (tmp_path / NAME).exists()
+
+
+def filled(*lengths):
+    chunks = SpooledChunks()
+    for flat, length in enumerate(lengths):
+        chunks.add(flat, bytes([flat]) * length)
+    return chunks
+
+
+def test_after_a_failure_it_is_written_anew(tmp_path, monkeypatch):
+    journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
+    journal.collect([chunks])
+    journal.write()
+    chunks.add(7, b"seven")
+    journal.collect([chunks])
+
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("collectors.files.system.sync", full)
+    with pytest.raises(LandscapeError, match="No space left on device"):
+        journal.write()
+    monkeypatch.undo()
+    chunks.add(8, b"eight")
+    journal.collect([chunks])
+    journal.write()
+    found = JournalChunks(tmp_path / NAME, 0, {flat: chunks.digest(flat) for flat in chunks})
+    assert dict(found.items()) == dict(chunks.items())
+    assert (tmp_path / JOURNAL).read_bytes().count(b"seven") == 1
+
+
+def test_a_journal_that_changed_is_not_believed(tmp_path):
+    journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
+    journal.collect([chunks])
+    journal.write()
+    found = JournalChunks(tmp_path / NAME, 0, {0: chunks.digest(0), 1: b"another"})
+    assert found.whole() == [0]
+    with pytest.raises(LandscapeError, match="cannot be read: they were changed since"):
+        list(found.items())
+    journal.remove()
+    with pytest.raises(LandscapeError, match="load the landscape again"):
+        list(found.items([0]))
+
+
+def test_chunks_are_read_from_it_also_when_it_is_removed_and_in_copies(tmp_path):
+    journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
+    before = dict(chunks.items())
+    journal.collect([chunks])
+    journal.write()
+    chunks.add(2, b"two")
+    copied = pickle.loads(pickle.dumps(chunks))
+    journal.collect([chunks])
+    journal.write()
+    journal.remove()
+    assert list(tmp_path.iterdir()) == []
+    assert dict(copied.items()) == dict(chunks.items()) == before | {2: b"two"}
+
+
+def test_where_open_files_cannot_be_removed_chunks_leave_it_first(tmp_path, monkeypatch):
+    journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
+    before = dict(chunks.items())
+    journal.collect([chunks])
+    journal.write()
+    path, refused = type(tmp_path).unlink, []
+
+    def unlink(self, missing_ok=False):
+        if not refused:
+            refused.append(self)
+            raise PermissionError(13, "it is open")
+        path(self, missing_ok=missing_ok)
+
+    monkeypatch.setattr(type(tmp_path), "unlink", unlink)
+    journal.remove()
+    assert list(tmp_path.iterdir()) == []
+    assert dict(chunks.items()) == before
