@@ -9,7 +9,7 @@ from typing import Any
 import composer
 from composer.loggers import LoggerDestination
 
-from ..callbacks.callback import STEP_EVENTS, CallbackParameters, RunContext, StepListener
+from ..callbacks.callback import STEP_EVENTS, RunContext, StepListener, add_hooks
 from ..callbacks.callback_manager import restore_callbacks, states_of
 from ..validation import check_instance
 from .state import EVAL_LABEL, ModelState
@@ -79,8 +79,7 @@ class FromComposer(StepListener):
         _warn_of_missing_events(callback)
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        now = self._begin(run_context)
-        now.begin_training_batches(run_context.original_args())
+        self._begin(run_context).begin_training_batches(run_context.original_args())
         self._run("on_train_begin", run_context)
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
@@ -92,11 +91,12 @@ class FromComposer(StepListener):
             self._run("first epoch", run_context)
         self._run("on_train_epoch_begin", run_context)
 
-    def on_train_step_begin(self, run_context: RunContext) -> None:
-        self._run("on_train_step_begin", run_context)
-
     def inside_step(self, event: str, run_context: RunContext, **values: Any) -> None:
-        self._now.note_inside_step(run_context.original_args(), **values)
+        params, state = run_context.original_args(), self._now.state
+        if params.mode == "train":
+            state.batch = params.train_dataset_element
+        for name, value in values.items():
+            setattr(state, name, value)
         self._run_events((event,), run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
@@ -112,13 +112,10 @@ class FromComposer(StepListener):
         if _epoch_is_whole(run_context):
             self._run("on_train_epoch_end", run_context)
 
-    def on_train_end(self, run_context: RunContext) -> None:
-        self._run("on_train_end", run_context)
-
     def on_eval_begin(self, run_context: RunContext) -> None:
         """Runs ``eval_start`` and what comes before: ``epoch_end`` and ``eval_before_all`` in training."""
         self._evaluates_alone = self._model_state is None
-        now = self._begin(run_context) if self._model_state is None else self._model_state
+        now = self._model_state or self._begin(run_context)
         self._end_epoch(run_context)
         self._run("evaluations begin" if self._evaluates_alone else "evaluations begin in fit", run_context)
         now.begin_evaluation(run_context.original_args())
@@ -186,8 +183,8 @@ class FromComposer(StepListener):
         return self._model_state
 
     def _begin(self, run_context: RunContext) -> ModelState:
-        params: CallbackParameters = run_context.original_args()
-        self._model_state = ModelState(params, getattr(run_context, "epoch_steps", 0), self._everyone)
+        steps_done = getattr(run_context, "epoch_steps", 0)
+        self._model_state = ModelState(run_context.original_args(), steps_done, self._everyone)
         self._logger = composer.Logger(self._model_state.state, destinations=self._loggers)
         self._epoch_is_open = False
         self._run("begin", run_context)
@@ -218,6 +215,9 @@ class FromComposer(StepListener):
             self._logger.log_metrics(values)
 
 
+add_hooks(FromComposer, FromComposer._run, ("on_train_step_begin", "on_train_end"))
+
+
 def _epoch_is_whole(run_context: RunContext) -> bool:
     return bool(getattr(run_context, "exhausted", True))
 
@@ -226,7 +226,8 @@ def _warn_of_missing_events(callback: composer.Callback) -> None:
     kind = type(callback)
     if kind.run_event is not composer.Callback.run_event or isinstance(callback, LoggerDestination):
         return  # It takes what comes.
-    heard = [event.value for event in composer.Event if _overrides(kind, event.value)]
+    names = [event.value for event in composer.Event]
+    heard = [name for name in names if getattr(kind, name) is not getattr(composer.Callback, name)]
     missing = [name for name in heard if name not in EVENTS]
     if not missing:
         return
@@ -239,7 +240,3 @@ def _warn_of_missing_events(callback: composer.Callback) -> None:
         UserWarning,
         stacklevel=3,
     )
-
-
-def _overrides(kind: type, name: str) -> bool:
-    return getattr(kind, name) is not getattr(composer.Callback, name)

@@ -76,13 +76,6 @@ class ModelState:
         steps = params.get("batch_num")
         self.state.set_dataloader(params.train_dataset, TRAIN_LABEL, -1 if steps is None else steps)
 
-    def note_inside_step(self, params: CallbackParameters, **values: Any) -> None:
-        """Notes the batch of a step of training, and what a step has brought so far: its outputs, its loss."""
-        if params.mode == "train":
-            self.state.batch = params.train_dataset_element
-        for name, value in values.items():
-            setattr(self.state, name, value)
-
     def end_step(self, params: CallbackParameters) -> None:
         state = self.state
         state.loss = torch.as_tensor(params.net_outputs)

@@ -129,6 +129,10 @@ class Recorder(Callback):
     def __init__(self, stop_at=None):
         self.calls, self.errors, self.params, self.stop_at = [], [], {}, stop_at
 
+    @property
+    def names(self):
+        return [call if isinstance(call, str) else call[0] for call in self.calls]
+
     def __enter__(self):
         self.calls.append("enter")
         return self

@@ -147,14 +147,14 @@ def test_memory_that_runs_out_halves_the_batches(monkeypatch):
     evaluator = open_evaluator(jax_cases.build_plain(), 40)
     expected = products_of(evaluator)[1]
     with evaluator.products(ProductSettings()) as shares:
-        rest = shares._rest
+        arguments = shares._arguments
 
-        def hungry(number):
-            if shares._samples.size(number) > 2:
+        def hungry(batch):
+            if batch.size > 2:
                 raise MemoryError("RESOURCE_EXHAUSTED: as XLA says")
-            return rest(number)
+            return arguments(batch)
 
-        monkeypatch.setattr(shares, "_rest", hungry)
+        monkeypatch.setattr(shares, "_arguments", hungry)
         np.testing.assert_allclose(Products(shares)(shares.layout.gaussian(5)), expected, atol=1e-5)
         assert "memory ran out: the curvature is computed in batches of 2 samples" in shares.notes[-1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,7 +42,7 @@ from .functions import (
 )
 from .losses import JaxTotal, SampleTotal, find_metrics, make_totals
 from .placement import Placement
-from .products import DifferentiatedFunction, JaxProducts
+from .products import JaxProducts
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -90,10 +91,8 @@ class JaxEvaluator(NetworkEvaluator):
         self._plane: Plane | None = None
         self._points_at_once: dict[str, int] = {}
         with self.settings():
-            self._initial_state = self._place_arrays(
-                {name: np.asarray(value) for name, value in self._network.arrays.items()}
-            )
-            self._state = self._initial_state
+            arrays = {name: np.asarray(value) for name, value in self._network.arrays.items()}
+            self._state = self._initial_state = self._placement.place_arrays(arrays)
             candidates, totals = self._find_totals(loss, functions, main.samples.own_batches[0])
             plan = MeasurementPlan(threads=setup.threads)
             self._sets.append(MeasuredSet(self, main.name, main.samples, candidates, totals, plan, main.notes))
@@ -101,62 +100,44 @@ class JaxEvaluator(NetworkEvaluator):
         self._use_totals()
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
-        """Puts a plane on the device."""
         wide = {info.name: direction_dtype(info.dtype) for info in self.space.trainable}
         fixed = {info.name: origin[info.name] for info in self.space.parameters if not info.trainable}
         fixed |= {info.name: buffers[info.name] for info in self.space.buffers}
         between = BuffersBetween(self.space, buffers, end_buffers)
         types = {name: direction_dtype(array.dtype.name) for name, array in between.networks[0].items()}
         corners = [{name: array.astype(types[name]) for name, array in corner.items()} for corner in between.corners]
+        place = self._placement.place_arrays
         with self.settings():
             self._plane = Plane(
-                self._place_arrays({name: np.asarray(origin[name]).astype(dtype) for name, dtype in wide.items()}),
-                [
-                    self._place_arrays({name: np.asarray(direction[name], dtype) for name, dtype in wide.items()})
-                    for direction in directions
-                ],
-                self._place_arrays(fixed),
-                [self._place_arrays(corner) for corner in corners],
+                place({name: np.asarray(origin[name]).astype(dtype) for name, dtype in wide.items()}),
+                [place({name: np.asarray(item[name], dtype) for name, dtype in wide.items()}) for item in directions],
+                place(fixed),
+                [place(corner) for corner in corners],
                 dict.fromkeys(between.vectors, 0),
-                [self._place_arrays(network) for network in between.networks if network],
+                [place(network) for network in between.networks if network],
             )
             self._points_at_once = {}
             # Compiled here rather than at the first point, whose time a survey uses to forecast its own.
             self._compile(len(directions))
 
     def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
-        """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, None if self._plane is None else len(self._plane.directions))
         with self.settings():
             return self._measure_each(lambda item: self._measure_points(item, points))
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
-        """Measures one full set of weights, off the plane; the loaded plane stays in place."""
-        fixed = checks.check_loaded(self._plane).fixed
+        fixed, place = checks.check_loaded(self._plane).fixed, self._placement.place_arrays
         with self.settings():
-            state = self._place_arrays({info.name: parameters[info.name] for info in self.space.parameters})
-            names = [info.name for info in self.space.buffers]
-            state |= (
-                {name: fixed[name] for name in names}
-                if buffers is None
-                else self._place_arrays({name: buffers[name] for name in names})
-            )
+            state = place({info.name: parameters[info.name] for info in self.space.parameters})
+            found = {info.name: (fixed if buffers is None else buffers)[info.name] for info in self.space.buffers}
+            state |= found if buffers is None else place(found)
             return self._measure_each(
                 lambda item: self._values_of(state, self._placed_batches(item), item.totals, item)
             )
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss."""
-        function = DifferentiatedFunction(
-            self._network,
-            {name: np.asarray(value) for name, value in self._network.arrays.items()},
-            cast(JaxTotal, self._main.loss),
-            self._main.samples,
-            self._main.batch_size,
-            self._placement,
-            self.settings,
-        )
-        return JaxProducts(function, settings)
+        return JaxProducts(self._network, self._main, self._placement, self.settings, settings)
 
     def close(self) -> None:
         """Frees the device's memory; the user's network was never touched."""
@@ -168,7 +149,7 @@ class JaxEvaluator(NetworkEvaluator):
     ) -> tuple[list[JaxTotal], dict[str, JaxTotal]]:
         """Returns the ways to add the loss up, and the metrics, from the first batch."""
         with checks.callback_errors("compiled and evaluated"):
-            outputs = jax.eval_shape(self._outputs, self._initial_state, batch.inputs)
+            outputs = jax.eval_shape(functools.partial(outputs_of, self._network), self._initial_state, batch.inputs)
             whole, split, totals = make_totals(loss, metrics, outputs, batch)
         candidates = [whole] if split is None else [whole, split]
         self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
@@ -180,7 +161,7 @@ class JaxEvaluator(NetworkEvaluator):
         self._functions.totals = list(chosen.values())
 
     def samples_for_test(self, samples: Samples) -> Samples:
-        """Returns the samples with the targets among the inputs: losses are computed where the network is."""
+        # With the targets among the inputs: losses are computed where the network is.
         return samples.map_batches(lambda batch: Batch((batch.inputs, batch.targets), None, batch.size))
 
     def forward_here(self) -> Callable[..., Any]:
@@ -192,16 +173,13 @@ class JaxEvaluator(NetworkEvaluator):
         return run
 
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
-        """Moves the network to a point of the loaded plane."""
         plane = checks.check_loaded(self._plane)
         self._state = self._functions.state_at(np.asarray(coordinates, np.float64), plane)
 
     def leave(self) -> None:
-        """Moves the network back to callback_fn's weights."""
         self._state = self._initial_state
 
     def sets_changed(self) -> None:
-        """Compiles anew."""
         self._functions = self._functions.anew()
         self._use_totals()
         self._points_at_once = {}
@@ -211,9 +189,6 @@ class JaxEvaluator(NetworkEvaluator):
         for item in self._sets:
             with naming_set(item.name):
                 jax.block_until_ready(self._start(np.zeros((1, axes)), ends(self._placed_batches(item))))
-
-    def _outputs(self, state: Mapping[str, Any], inputs: Any) -> Any:
-        return outputs_of(self._network, state, inputs)
 
     def _measure_points(self, item: MeasuredSet, points: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Returns the values of a data set at points, shape (points, axes), by the metric's own name."""
@@ -241,9 +216,7 @@ class JaxEvaluator(NetworkEvaluator):
         return [self._functions.at_points(coordinates, plane, batch) for batch in batches]
 
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
-        """Measures batches where the network is."""
-        placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
-        return self._values_of(self._state, placed, [loss, *metrics.values()])
+        return self._values_of(self._state, self._place_batches(batches), [loss, *metrics.values()])
 
     def _values_of(
         self,
@@ -270,10 +243,12 @@ class JaxEvaluator(NetworkEvaluator):
         batch_size = item.plan.batch_size
         if item.name not in self._placed or self._placed[item.name][0] != batch_size:
             self._placed.pop(item.name, None)
-            batches = item.samples.batches(batch_size)
-            placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
-            self._placed[item.name] = (batch_size, placed)
+            self._placed[item.name] = (batch_size, self._place_batches(item.samples.batches(batch_size)))
         return self._placed[item.name][1]
+
+    def _place_batches(self, batches: Sequence[Batch]) -> list[Batch]:
+        place = self._placement.place
+        return [Batch(place(batch.inputs), place(batch.targets), batch.size) for batch in batches]
 
     def _group_size(self, item: MeasuredSet, points: int) -> int:
         if points < POINTS_AT_ONCE or self._placement.is_kept:
@@ -285,14 +260,7 @@ class JaxEvaluator(NetworkEvaluator):
         return self._points_at_once[item.name]
 
     def settings(self) -> contextlib.AbstractContextManager[None]:
-        """Returns the context in which everything is computed."""
         return measurement_settings(self._placement.device)
-
-    def _place(self, tree: Any) -> Any:
-        return self._placement.place(tree)
-
-    def _place_arrays(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        return self._placement.place_arrays(arrays)
 
 
 def _add_up(

@@ -43,9 +43,15 @@ class CompiledFunctions:
         self._network, self._candidates = network, candidates
         # Those computed at points; they are set before the first one, and again only on functions made ``anew``.
         self.totals = candidates
-        self._state = jax.jit(self._values)
-        self._point = jax.jit(self._point_values)
-        self._points = jax.jit(jax.vmap(self._point_values, in_axes=(0, None, None, None)))
+
+        def at_state(state: Mapping[str, Any], inputs: Any, targets: Any) -> dict[str, Any]:
+            return self._parts(self._candidates, state, inputs, targets)
+
+        def at_point(coordinates: Any, plane: Plane, inputs: Any, targets: Any) -> dict[str, Any]:
+            return self._parts(self.totals, self.state_at(coordinates, plane), inputs, targets)
+
+        self._state, self._point = jax.jit(at_state), jax.jit(at_point)
+        self._points = jax.jit(jax.vmap(at_point, in_axes=(0, None, None, None)))
 
     def at_state(self, state: Mapping[str, Any], batch: Batch) -> Any:
         return self._state(state, batch.inputs, batch.targets)
@@ -88,12 +94,6 @@ class CompiledFunctions:
 
     def lower_at_point(self, coordinates: Any, plane: Plane, batch: Batch) -> Any:
         return self._point.lower(coordinates, plane, batch.inputs, batch.targets)
-
-    def _values(self, state: Mapping[str, Any], inputs: Any, targets: Any) -> dict[str, Any]:
-        return self._parts(self._candidates, state, inputs, targets)
-
-    def _point_values(self, coordinates: Any, plane: Plane, inputs: Any, targets: Any) -> dict[str, Any]:
-        return self._parts(self.totals, self.state_at(coordinates, plane), inputs, targets)
 
     def _parts(self, totals: Sequence[JaxTotal], state: Mapping[str, Any], inputs: Any, targets: Any) -> dict[str, Any]:
         outputs = outputs_of(self._network, state, inputs)
