@@ -14,6 +14,8 @@ from measured_planes import measure_plane
 from collectors.callbacks.callback import EVAL_HOOKS, TRAIN_HOOKS, Callback
 from collectors.networks.readers import read_network
 from collectors.run_directory import RunDirectory
+from collectors.weights.foreign_checkpoint import read_state_dict
+from landscape import SummaryLandscape
 from workers.callback_fn import make_evaluator
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
@@ -112,6 +114,22 @@ def weights(folder, number):
     """Returns a run's checkpoint, whose SHA-256 is checked on opening."""
     file = RunDirectory(folder).checkpoint(number)
     return {name: file.read(name) for name in file.shapes}
+
+
+def assert_imported(run, framework, states, callback_fn, losses):
+    """Asserts that a run of imported checkpoints holds states, by number, whose losses are measured."""
+    assert run.metadata.framework == framework
+    assert sorted(run.metadata.files) == list(states)
+    for number, state in states.items():
+        found = read_state_dict(run.checkpoint_path(number))
+        assert found.keys() == state.keys()
+        for name, values in state.items():
+            np.testing.assert_array_equal(found[name], values, strict=True)
+    wanted = {"landscape_size": 3, "num_samples": 50, "create_landscape": {"train": True, "result": False}}
+    landscapes = SummaryLandscape(run.path).gen_landscapes_with_multi_process(
+        callback_fn, wanted, device_ids=[0], progress=False
+    )
+    np.testing.assert_allclose(landscapes[0].checkpoints.metrics["loss"], losses, rtol=1e-5)
 
 
 def own_values(built, plan=None, **options):

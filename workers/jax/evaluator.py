@@ -17,7 +17,6 @@ from collectors.networks.weight_space import State, direction_dtype
 
 from ..curvature.products import ProductSettings, ShareProducts
 from ..evaluator import MeasurementSetup
-from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
 from ..measuring.kept_samples import as_kept, own_losses, values_at
 from ..measuring.measured_set import MeasuredSet
@@ -84,8 +83,8 @@ class JaxEvaluator(NetworkEvaluator):
         self.space = self._network.space
         checks.check_own_options(setup.options, "JAX", _KEYS, _STATISTICS)
         checks.check_movable(self.space, "let JaxNetwork's trainable be true for at least one name")
-        main, *further = read_sets(dataset, setup.options, setup.memory, read_array_samples)
-        device = find_device(setup.device, main.notes)
+        sets = read_sets(dataset, setup.options, setup.memory, read_array_samples)
+        device = find_device(setup.device, sets[0].notes)
         self._placement = Placement(self._network.arrays, device, setup.devices)
         self._placed: dict[str, tuple[int | None, list[Batch]]] = {}
         self._plane: Plane | None = None
@@ -93,10 +92,8 @@ class JaxEvaluator(NetworkEvaluator):
         with self.settings():
             arrays = {name: np.asarray(value) for name, value in self._network.arrays.items()}
             self._state = self._initial_state = self._placement.place_arrays(arrays)
-            candidates, totals = self._find_totals(loss, functions, main.samples.own_batches[0])
-            plan = MeasurementPlan(threads=setup.threads)
-            self._sets.append(MeasuredSet(self, main.name, main.samples, candidates, totals, plan, main.notes))
-        self._get_sets_ready(further, totals, setup, self._placement.device.platform)
+            candidates, totals = self._find_totals(loss, functions, sets[0].samples.own_batches[0])
+        self._get_sets_ready(sets, candidates, totals, setup, self._placement.device.platform)
         self._use_totals()
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
@@ -196,13 +193,15 @@ class JaxEvaluator(NetworkEvaluator):
         under_way: list[tuple[list[Any], bool]] = []
         batches = self._placed_batches(item)
 
+        def add_up(values: list[Any], one_point: bool) -> dict[str, NDArray[Any]]:
+            return _add_up(_read_back(values, one_point=one_point), batches, item.totals, item)
+
         for group in groups_of(points, self._group_size(item, len(points))):
             # The device computes the next groups while the host adds the values of earlier ones up.
             under_way.append((self._start(group, batches), len(group) == 1))
             if len(under_way) >= _GROUPS_UNDER_WAY:
-                values, one_point = under_way.pop(0)
-                columns.append(_add_up(values, batches, item.totals, item, one_point=one_point))
-        columns += [_add_up(values, batches, item.totals, item, one_point=one_point) for values, one_point in under_way]
+                columns.append(add_up(*under_way.pop(0)))
+        columns += [add_up(*group) for group in under_way]
         return {
             name: np.concatenate([column[name] for column in columns]) if columns else np.empty(0)
             for name in (*item.description.metrics, *([SAMPLE_LOSSES] if item.keeps_samples and columns else []))
@@ -225,8 +224,8 @@ class JaxEvaluator(NetworkEvaluator):
         totals: Sequence[Total],
         item: MeasuredSet | None = None,
     ) -> dict[str, float]:
-        values = [self._functions.at_state(state, batch) for batch in batches]
-        return values_at(_add_up(values, batches, totals, item, one_point=True), 0)
+        values = _read_back([self._functions.at_state(state, batch) for batch in batches], one_point=True)
+        return values_at(_add_up(values, batches, totals, item), 0)
 
     def _sums_of_samples(self, item: MeasuredSet, points: Float64[np.ndarray, "points axes"]) -> dict[str, Any]:
         loss = item.loss
@@ -264,19 +263,14 @@ class JaxEvaluator(NetworkEvaluator):
 
 
 def _add_up(
-    values: Sequence[Any],
-    batches: Sequence[Batch],
-    totals: Sequence[Total],
-    item: MeasuredSet | None = None,
-    *,
-    one_point: bool,
+    values: Sequence[Any], batches: Sequence[Batch], totals: Sequence[Total], item: MeasuredSet | None
 ) -> dict[str, NDArray[Any]]:
     """Returns the values of totals at points, and those of an item's groups and samples where it is given."""
-    on_host, sizes = _read_back(values, one_point=one_point), [batch.size for batch in batches]
+    sizes = [batch.size for batch in batches]
     columns: dict[str, NDArray[Any]] = {}
     for total in totals:
         assert isinstance(total, JaxTotal)
-        own = [parts[total.key] for parts in on_host]
+        own = [parts[total.key] for parts in values]
         columns |= total.columns(own, sizes)
         if item is None or total.name != "loss" or not isinstance(total, SampleTotal):
             continue
@@ -287,8 +281,8 @@ def _add_up(
     return columns
 
 
-def _read_back(values: Sequence[Any], *, one_point: bool) -> Any:
-    on_host = jax.device_get(list(values))
+def _read_back(values: list[Any], *, one_point: bool) -> Any:
+    on_host = jax.device_get(values)
     return jax.tree.map(lambda leaf: leaf[None], on_host) if one_point else on_host
 
 

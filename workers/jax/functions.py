@@ -16,13 +16,13 @@ from collectors.networks.jax_arrays import NamedArrays
 from collectors.networks.weight_space import numpy_dtype
 
 from ..errors import first_line
+from ..measuring.totals import low_precision
 from ..samples.batches import Batch
 from ..users_code import warn_user
 from .losses import JaxTotal
 
 POINTS_AT_ONCE = 8
 _MOST_OPERATIONS = 64e6
-_FLOAT32_BYTES = 4
 
 
 class Plane(NamedTuple):
@@ -102,14 +102,8 @@ class CompiledFunctions:
 
 def outputs_of(network: NamedArrays, state: Mapping[str, Any], inputs: Any) -> Any:
     """Returns a network's outputs, those of fewer digits than float32 as float32, for losses and metrics."""
-    return jax.tree.map(_at_least_float32, call_network(functools.partial(network.call, state), inputs))
-
-
-def _at_least_float32(leaf: Any) -> Any:
-    dtype = getattr(leaf, "dtype", None)
-    if dtype is None or not jax.numpy.issubdtype(dtype, jax.numpy.floating) or dtype.itemsize >= _FLOAT32_BYTES:
-        return leaf
-    return leaf.astype(jax.numpy.float32)
+    outputs = call_network(functools.partial(network.call, state), inputs)
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if low_precision(leaf) else leaf, outputs)
 
 
 @contextlib.contextmanager

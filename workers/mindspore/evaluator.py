@@ -15,10 +15,9 @@ from collectors.networks.weight_space import State, numpy_dtype
 
 from ..errors import CallbackFunctionError
 from ..evaluator import MeasurementSetup
-from ..measuring.array_evaluator import ArrayEvaluator, Target
-from ..measuring.totals import batch_loss
+from ..measuring.array_evaluator import ArrayEvaluator
 from ..samples.data_sets import read_sets
-from .losses import as_tensor, call_loss, loss_function, make_metrics, split_into_samples
+from .losses import as_tensor, find_candidates, make_metrics
 from .samples import read_mindspore_samples
 
 
@@ -92,16 +91,9 @@ def make_mindspore_evaluator(
         metrics: as ``Model`` takes them, where a function of (outputs, targets) may stand for a metric.
         setup: what is measured, and how; the process's context says on which device.
     """
-    loss = loss_function(model)
-    totals = make_metrics(metrics)
-    main, *further = read_sets(dataset, setup.options, setup.memory, read_mindspore_samples)
-
-    def whole(outputs: Any, targets: Any) -> Any:
-        return call_loss(loss, outputs, targets)
-
-    split = split_into_samples(loss)
-    measured = Target(main.samples, batch_loss(whole), split, totals, main.notes, main.name, further)
-    return ArrayEvaluator(MindSporeNetwork(network), measured, setup)
+    candidates, totals = find_candidates(model), make_metrics(metrics)
+    sets = read_sets(dataset, setup.options, setup.memory, read_mindspore_samples)
+    return ArrayEvaluator(MindSporeNetwork(network), sets, candidates, totals, setup)
 
 
 EVALUATOR = make_mindspore_evaluator
