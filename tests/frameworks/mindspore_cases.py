@@ -1,5 +1,7 @@
 """MindSpore: networks in both execution modes, and the callback of ``Model.train``."""
 
+import functools
+
 import mindspore
 import mindspore.dataset as pipelines
 import numpy as np
@@ -72,13 +74,33 @@ def build(mode, shuffle=False):
     return model_of(network, metrics=metrics), network, dataset(shuffle=shuffle), metrics
 
 
+class WithOwnLoss(nn.Cell):
+    """A network that computes its loss."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        self.loss = sparse_loss()
+
+    def construct(self, images, labels):
+        return self.loss(self.network(images), labels)
+
+
+def build_with_own_loss():
+    set_mode("pynative")
+    network = WithOwnLoss(ConvNet())
+    return Model(network), network, dataset(), {}
+
+
 def own_loss(built):
-    model, _, data, _ = built
-    return model.eval(data)["Loss"]
+    _, network, data, _ = built
+    if isinstance(network, WithOwnLoss):
+        network = network.network
+    return model_of(network, metrics={"Loss": Loss()}).eval(data)["Loss"]
 
 
 def freeze(network):
-    network.classifier.weight.requires_grad = False
+    getattr(network, "network", network).classifier.weight.requires_grad = False
     return "classifier.weight"
 
 
@@ -95,13 +117,17 @@ def restored(network):
 EVALUATOR_CASES = [
     EvaluatorCase(
         name=name,
-        build=lambda mode=mode, shuffle=shuffle: build(mode, shuffle),
+        build=make,
         own_loss=own_loss,
         freeze=freeze,
         freeze_all=freeze_all,
         restored=restored,
     )
-    for name, mode, shuffle in (("MindSpore graph", "graph", False), ("MindSpore PyNative", "pynative", True))
+    for name, make in (
+        ("MindSpore graph", functools.partial(build, "graph")),
+        ("MindSpore PyNative", functools.partial(build, "pynative", shuffle=True)),
+        ("MindSpore's network computes its loss", build_with_own_loss),
+    )
 ]
 
 

@@ -16,6 +16,7 @@ from flax.training.train_state import TrainState
 from pages import code_blocks, run_page_block, takes_minutes
 from scripts import run_script
 from test_evaluator_contract import own_plane
+from waiting import PATIENCE
 
 from collectors.jax import JaxNetwork
 from collectors.networks.readers import describe_network, read_network
@@ -512,4 +513,4 @@ evaluator.load({"weight": weight}, [{"weight": step}], {})
 expected = ((inputs @ (weight + 0.3 * step) - targets) ** 2).mean()
 np.testing.assert_allclose(evaluator.measure(np.array([[0.3]]))["loss"][0], expected, rtol=1e-13)
 """
-    run_script(code)
+    run_script(code, patience=2 * PATIENCE)

@@ -18,6 +18,7 @@ from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from keras_cases import BACK_END, CrashAfter, data, halves, saving, small_model, two_inputs
 from pages import code_blocks, run_page_block, takes_minutes
 from scripts import run_script
+from waiting import PATIENCE
 
 from collectors.keras import SummaryCollector
 from collectors.networks.keras_network import to_array
@@ -108,7 +109,7 @@ def test_names_in_a_new_process_are_the_same(tmp_path):
         "print(json.dumps(describe_network(keras_cases.two_inputs()).to_json()))"
     )
     here = json.loads(json.dumps(describe_network(two_inputs()).to_json()))
-    assert json.loads(run_script(code, env=ENVIRONMENT)) == here
+    assert json.loads(run_script(code, env=ENVIRONMENT, patience=2 * PATIENCE)) == here
 
 
 def test_names_are_readable():

@@ -22,6 +22,7 @@ from mindspore_cases import (
     MODES,
     TWO_EPOCHS,
     ConvNet,
+    WithOwnLoss,
     arrays,
     build,
     dataset,
@@ -273,7 +274,8 @@ class BrokenMetric(Accuracy):
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
-        ({0: Model(nn.Dense(2, 2))}, CallbackFunctionError, "its loss_fn is None; pass loss_fn to Model"),
+        ({0: Model(nn.Dense(2, 2))}, CallbackFunctionError, "has no loss_fn, .* of inputs and targets, but: .* Pass"),
+        ({0: None, 3: {"accuracy"}}, CallbackFunctionError, r"metrics must be empty .*, but got \['accuracy'\]"),
         ({0: nn.MSELoss}, CallbackFunctionError, "but is the class MSELoss"),
         ({0: 3}, CallbackFunctionError, "a mindspore.train.Model with a loss_fn or a loss function"),
         ({2: pipelines.NumpySlicesDataset(arrays(8))}, SamplesError, "gave single samples; end it with .batch"),
@@ -375,14 +377,29 @@ def test_losses_and_metrics_come_from_float32_outputs(pynative):
     assert not description.notes
 
 
-class WithOwnLoss(nn.Cell):
-    def __init__(self, network):
+class Regularized(nn.Cell):
+    """Computes its loss from its own layers, without a loss of MindSpore's among them."""
+
+    def __init__(self):
         super().__init__()
-        self.network = network
-        self.loss = sparse_loss()
+        self.body = ConvNet()
 
     def construct(self, images, labels):
-        return self.loss(self.network(images), labels)
+        outputs = self.body(images)
+        return ops.cross_entropy(outputs, labels) + ops.square(outputs).mean()
+
+
+def test_a_network_that_computes_its_loss(mode):
+    network, state = Regularized(), read(ConvNet())
+    network.set_train(True)
+    with torch.no_grad():
+        outputs = torch_twin(state)(torch.tensor(arrays(48)["image"]))
+    expected = torch_loss(state) + float(outputs.square().mean())
+    for model, metrics in ((Model(network), None), (None, {"Loss": Loss()})):
+        values, description = own_values((model, network, dataset(), metrics))
+        assert values == {"loss": pytest.approx(expected, rel=1e-5)}
+        assert not description.partition_dependent
+    assert network.body.training
 
 
 def test_wrappers_leave_no_trace(pynative):

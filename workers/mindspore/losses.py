@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import mindspore
 import numpy as np
@@ -17,26 +17,31 @@ from collectors.networks.batches import map_leaves
 from collectors.networks.mindspore_network import to_array
 
 from ..errors import CallbackFunctionError
-from ..measuring.checks import find_loss
+from ..measuring import checks
 from ..measuring.sample_loss import SampleLossTotal
 from ..measuring.totals import BatchMean, MetricObject, NamedMetric, Total, batch_loss
 from ..metric_names import check_metric_name
 
+_Loss: TypeAlias = Callable[[Any, Any], Any]
 
-def find_candidates(model: Any) -> list[Total]:
-    """Returns the loss of callback_fn's first item, and the same as sums over samples where it splits into them."""
-    if not isinstance(model, mindspore.train.Model):
-        loss = find_loss(model, "a mindspore.train.Model with a loss_fn or a loss function of (outputs, targets)")
-    elif (loss := model._loss_fn) is None:
-        raise CallbackFunctionError(
-            "the first item that callback_fn returns must be a mindspore.train.Model with a loss_fn, but its loss_fn "
-            "is None; pass loss_fn to Model, or return the loss function itself instead of the Model."
-        )
+
+def find_loss(model: Any) -> _Loss | None:
+    """Returns the loss function of callback_fn's first item; None where that leaves the loss to the network."""
+    if isinstance(model, mindspore.train.Model) or model is None:
+        loss: _Loss | None = getattr(model, "_loss_fn", None)
+        return loss
+    return checks.find_loss(model, "a mindspore.train.Model with a loss_fn or a loss function of (outputs, targets)")
+
+
+def make_candidates(loss: _Loss | None) -> list[Total]:
+    """Returns a loss batch by batch, and the same as sums over samples where it splits into them."""
+    if loss is None:  # of outputs that wait for their targets
+        return [batch_loss(_on_arrays(lambda outputs, targets: outputs(targets)))]
     split = _split_into_samples(loss)
     return [batch_loss(_on_arrays(loss)), *([] if split is None else [split])]
 
 
-def _on_arrays(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _on_arrays(function: _Loss) -> _Loss:
     """Returns a loss or a metric of outputs as tensors and targets as arrays, whose values are arrays."""
 
     def call(outputs: Any, targets: Any) -> Any:
