@@ -5,16 +5,13 @@ import warnings
 
 import numpy as np
 import pytest
-from cases import all_cases
+from cases import all_cases, open_evaluator, own_plane
 from measured_planes import measure_plane
 
 from collectors.networks.readers import framework_of, read_network
 from collectors.networks.weight_space import direction_dtype, move_along
-from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError, SamplesError
-from workers.evaluator import Evaluator, MeasurementSetup, OriginMeasurement
-from workers.measurement_options import MeasurementOptions
-from workers.measurement_plan import MeasurementPlan
+from workers.evaluator import OriginMeasurement
 from workers.measuring.checks import check_determinism
 from workers.metric_names import SAMPLE_LOSSES
 from workers.pool import OriginValues
@@ -25,31 +22,6 @@ CASES = all_cases("EVALUATOR_CASES")
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
 def case(request):
     return request.param
-
-
-def open_evaluator(built, *, batch_size=16, **options):
-    return make_evaluator(
-        built, MeasurementSetup(MeasurementOptions(**options), plan=MeasurementPlan(batch_size=batch_size))
-    )
-
-
-def own_plane(built, evaluator, seed=0, scale=0.3):
-    """Returns a plane through the network's own weights, in random directions."""
-    space = evaluator.description.space
-    state = read_network(built[1])
-    generator = np.random.default_rng(seed)
-    directions = [
-        {
-            info.name: (scale * generator.standard_normal(info.shape)).astype(direction_dtype(info.dtype))
-            for info in space.trainable
-        }
-        for _ in range(2)
-    ]
-    return (
-        {info.name: state[info.name] for info in space.parameters},
-        directions,
-        {info.name: state[info.name] for info in space.buffers},
-    )
 
 
 def load(built, **options):
@@ -70,10 +42,7 @@ def loaded(case):
 
 @pytest.mark.parametrize("name", ["status", "norm", "x", "a/b", "", ".", "a\n", "loss", "projected_loss"])
 def test_a_name_that_the_file_cannot_hold_is_refused_before_anything_is_read(case, name):
-    built = case.build()
-    if isinstance(built, Evaluator):
-        pytest.skip("it has no metrics apart")
-    model, network, _, _ = built
+    model, network, _, _ = case.build()
     with pytest.raises(CallbackFunctionError, match=r"the name of a metric must .* Rename the metric"):
         open_evaluator((model, network, object(), {name: lambda outputs, targets: 0.0}))
 
@@ -98,6 +67,7 @@ def test_a_point_is_the_network_at_these_weights(loaded):
         moved[info.name] = shifted.astype(origin[info.name].dtype)
     state = evaluator.measure_state(moved, buffers)
     assert state["loss"] == pytest.approx(point["loss"][0], rel=1e-4)
+    assert evaluator.measure_state(moved, None)["loss"] == pytest.approx(state["loss"], rel=1e-6)  # the plane's buffers
     assert state["loss"] != pytest.approx(evaluator.measure(np.zeros((1, 2)))["loss"][0], rel=1e-4)
 
 
@@ -208,18 +178,14 @@ def test_fewer_samples(case):
 
 def test_a_lower_precision_or_a_clear_refusal(case):
     built = case.build()
-    if isinstance(built, Evaluator):
-        refusal = 'precision="bfloat16" does not reach the Evaluator'
-    elif framework_of(built[1]) != "torch":
-        refusal = r'precision="bfloat16" is available for PyTorch only, .*Use precision="float32"'
-    else:
-        evaluator = open_evaluator(built, precision="bfloat16")
-        measured = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))["loss"][0]
-        assert evaluator.description.plan.precision == "bfloat16"
-        assert 0 < abs(measured / case.own_loss(case.build()) - 1) < 0.02
+    if framework_of(built[1]) != "torch":
+        with pytest.raises(ValueError, match=r'precision="bfloat16" is available for PyTorch only, .*Use precision="f'):
+            open_evaluator(built, precision="bfloat16")
         return
-    with pytest.raises(ValueError, match=refusal):
-        open_evaluator(built, precision="bfloat16")
+    evaluator = open_evaluator(built, precision="bfloat16")
+    measured = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))["loss"][0]
+    assert evaluator.description.plan.precision == "bfloat16"
+    assert 0 < abs(measured / case.own_loss(case.build()) - 1) < 0.02
 
 
 def test_recalibrated_buffers_or_a_clear_refusal(case):
@@ -309,8 +275,6 @@ def test_wrong_points_are_named(case):
 
 def test_several_data_sets_are_each_what_they_are_alone(case):
     """Bit for bit under one plan; the loss, its standard error and every metric."""
-    if isinstance(case.build(), Evaluator):
-        pytest.skip("it has no data set apart")
     model, network, dataset, metrics = built = case.build()
     sets, counts = {"train": dataset, "test": case.build()[2]}, {"train": 24}
     together = open_evaluator((model, network, sets, metrics), num_samples=counts)
@@ -344,8 +308,6 @@ def test_several_data_sets_are_each_what_they_are_alone(case):
 
 def test_the_loss_of_each_class_or_a_clear_refusal(case):
     """Where the loss is one of (outputs, targets) that splits into samples."""
-    if isinstance(case.build(), Evaluator):
-        pytest.skip("it has no data set apart")
     built = case.build()
     try:
         evaluator = open_evaluator(built, groups="target")
@@ -367,10 +329,6 @@ def test_the_loss_of_each_class_or_a_clear_refusal(case):
 
 def test_the_loss_of_each_sample_or_a_clear_refusal(case):
     """Where the loss is one of (outputs, targets) that splits into samples."""
-    if isinstance(case.build(), Evaluator):
-        with pytest.raises(ValueError, match="keep_samples=True does not reach the Evaluator"):
-            open_evaluator(case.build(), keep_samples=True)
-        return
     model, network, dataset, metrics = case.build()
     sets, counts = {"train": dataset, "test": case.build()[2]}, {"train": 24}
     try:

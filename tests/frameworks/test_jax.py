@@ -9,24 +9,20 @@ import jax_cases
 import numpy as np
 import optax
 import pytest
-from cases import own_values
+from cases import open_evaluator, own_plane, own_values
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from flax import linen, nnx
 from flax.training.train_state import TrainState
 from pages import code_blocks, run_page_block, takes_minutes
 from scripts import run_script
-from test_evaluator_contract import own_plane
 from waiting import PATIENCE
 
 from collectors.jax import JaxNetwork
 from collectors.networks.readers import describe_network, read_network
 from collectors.recording.summary_collector import SummaryCollector
 from collectors.run_directory import RunDirectory
-from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementSetup
 from workers.jax.functions import POINTS_AT_ONCE
-from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.tuning import choose_batch_size
 
@@ -41,11 +37,6 @@ def tensors(network):
     return {tensor.name: tensor for tensor in describe_network(network).tensors}
 
 
-def open_evaluator(built, batch_size=16, device="cpu", **options):
-    plan = None if batch_size is None else MeasurementPlan(batch_size)
-    return make_evaluator(built, MeasurementSetup(MeasurementOptions(**options), plan=plan, device=device))
-
-
 def plain(loss=jax_cases.per_sample, metrics=None, layers=None):
     """Returns what callback_fn returns of a plain function."""
     network = JaxNetwork(jax_cases.predict, layers or jax_cases.new_layers())
@@ -53,8 +44,8 @@ def plain(loss=jax_cases.per_sample, metrics=None, layers=None):
 
 
 def load_plane(evaluator, network, scale=0.3, **found):
-    origin, directions, buffers = own_plane((None, network), evaluator, scale=scale)
-    evaluator.load(origin, directions, buffers, **found)
+    origin, directions, _ = plane = own_plane((None, network), evaluator, scale=scale)
+    evaluator.load(*plane, **found)
     return origin, directions
 
 
@@ -412,16 +403,6 @@ class TestEvaluator:
         moved = (np.asarray(weight).astype(np.float32) + 1.5 * step).astype(weight.dtype)
         point = evaluator.measure(np.array([[1.0, 0.5]]))["loss"][0]
         assert point == pytest.approx(evaluator.measure_state({"weight": moved}, None)["loss"], rel=1e-6)
-
-    def test_own_buffers_of_a_checkpoint(self):
-        built = jax_cases.build_linen()
-        evaluator = open_evaluator(built)
-        origin, _ = load_plane(evaluator, built[1])
-        shifted = {info.name: read_network(built[1])[info.name] + 1 for info in evaluator.description.space.buffers}
-        own = evaluator.measure_state(origin, shifted)["loss"]
-        planes = evaluator.measure_state(origin, None)["loss"]
-        assert own != pytest.approx(planes, rel=1e-3)
-        assert planes == pytest.approx(evaluator.measure(np.zeros((1, 2)))["loss"][0], rel=1e-6)
 
     def test_nan_is_a_value_even_where_a_user_debugs_them(self):
         built = jax_cases.build_plain()

@@ -94,7 +94,6 @@ class JaxEvaluator(NetworkEvaluator):
             self._state = self._initial_state = self._placement.place_arrays(arrays)
             candidates, totals = self._find_totals(loss, functions, sets[0].samples.own_batches[0])
         self._get_sets_ready(sets, candidates, totals, setup, self._placement.device.platform)
-        self._use_totals()
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         wide = {info.name: direction_dtype(info.dtype) for info in self.space.trainable}
@@ -152,10 +151,10 @@ class JaxEvaluator(NetworkEvaluator):
         self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
         return candidates, totals
 
-    def _use_totals(self) -> None:
+    @property
+    def _keys(self) -> tuple[str, ...]:
         # At points only what some data set needs is computed.
-        chosen = {cast(JaxTotal, total).key: cast(JaxTotal, total) for item in self._sets for total in item.totals}
-        self._functions.totals = list(chosen.values())
+        return tuple(dict.fromkeys(cast(JaxTotal, total).key for item in self._sets for total in item.totals))
 
     def samples_for_test(self, samples: Samples) -> Samples:
         # With the targets among the inputs: losses are computed where the network is.
@@ -177,8 +176,6 @@ class JaxEvaluator(NetworkEvaluator):
         self._state = self._initial_state
 
     def sets_changed(self) -> None:
-        self._functions = self._functions.anew()
-        self._use_totals()
         self._points_at_once = {}
         self._compile(len(checks.check_loaded(self._plane).directions))
 
@@ -209,10 +206,10 @@ class JaxEvaluator(NetworkEvaluator):
 
     def _start(self, coordinates: NDArray[Any], batches: Sequence[Batch]) -> list[Any]:
         """Begins to measure a few points on batches; returns the values of each."""
-        plane = checks.check_loaded(self._plane)
+        plane, keys = checks.check_loaded(self._plane), self._keys
         if len(coordinates) == 1:
-            return [self._functions.at_point(coordinates[0], plane, batch) for batch in batches]
-        return [self._functions.at_points(coordinates, plane, batch) for batch in batches]
+            return [self._functions.at_point(coordinates[0], plane, batch, keys) for batch in batches]
+        return [self._functions.at_points(coordinates, plane, batch, keys) for batch in batches]
 
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
         return self._values_of(self._state, self._place_batches(batches), [loss, *metrics.values()])
@@ -254,7 +251,7 @@ class JaxEvaluator(NetworkEvaluator):
             return 1
         if item.name not in self._points_at_once:
             plane, batch = checks.check_loaded(self._plane), self._placed_batches(item)[0]
-            lowered = self._functions.lower_at_point(np.zeros(len(plane.directions)), plane, batch)
+            lowered = self._functions.lower_at_point(np.zeros(len(plane.directions)), plane, batch, self._keys)
             self._points_at_once[item.name] = points_at_once(lowered)
         return self._points_at_once[item.name]
 

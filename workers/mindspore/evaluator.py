@@ -39,11 +39,9 @@ class MindSporeNetwork:
         network.set_grad(False)
 
     def read(self) -> dict[str, NDArray[Any]]:
-        """Returns copies of all parameters and buffers, by name."""
         return read(self._network)
 
     def write(self, state: State) -> None:
-        """Sets the named parameters and buffers, in their own element types; others stay."""
         for name, value in state.items():
             entry = self._tensors[name]
             array = np.ascontiguousarray(value, self._dtypes[name]).reshape(np.shape(value))
