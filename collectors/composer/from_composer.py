@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from time import perf_counter
 from typing import Any
 
 import composer
+import torch
 from composer.loggers import LoggerDestination
 
-from ..callbacks.callback import STEP_EVENTS, CallbackParameters, RunContext, StepListener
+from ..callbacks.callback import STEP_EVENTS, RunContext, StepListener, add_hooks
 from ..callbacks.callback_manager import restore_callbacks, states_of
+from ..networks.batches import sample_count
 from ..validation import check_instance
-from .state import EVAL_LABEL, ModelState
+from .state import EVAL_LABEL, TRAIN_LABEL, as_metrics, load_timestamp, save_timestamp, state_of_run, use_data
 
 HOOK_EVENTS: Mapping[str, tuple[str, ...]] = {
     "begin": ("init", "before_load", "after_load"),
@@ -73,18 +77,19 @@ class FromComposer(StepListener):
             check_instance(f"loggers[{index}]", logger, LoggerDestination, "a composer LoggerDestination")
         self._callback = callback
         self._loggers = list(loggers)
-        self._model_state: ModelState | None = None
+        self._state: composer.State | None = None
         self._logger: composer.Logger | None = None
         self._evaluates_alone = self._epoch_is_open = False
+        self._seen_at = self._eval_began_at = 0.0
         _warn_of_missing_events(callback)
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        now = self._begin(run_context)
-        now.begin_training_batches(run_context.original_args())
+        params = run_context.original_args()
+        use_data(self._begin(run_context), params.train_dataset, TRAIN_LABEL, params)
         self._run("on_train_begin", run_context)
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        timestamp = self._now.state.timestamp
+        timestamp = self._now.timestamp
         self._epoch_is_open = True
         if int(timestamp.batch_in_epoch):
             return  # A training that goes on in the middle of an epoch does not begin it again.
@@ -92,16 +97,22 @@ class FromComposer(StepListener):
             self._run("first epoch", run_context)
         self._run("on_train_epoch_begin", run_context)
 
-    def on_train_step_begin(self, run_context: RunContext) -> None:
-        self._run("on_train_step_begin", run_context)
-
     def inside_step(self, event: str, run_context: RunContext, **values: Any) -> None:
-        self._now.note_inside_step(run_context.original_args(), **values)
+        params, state = run_context.original_args(), self._now
+        if params.mode == "train":
+            state.batch = params.train_dataset_element
+        for name, value in values.items():
+            setattr(state, name, value)
         self._run_events((event,), run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        params = run_context.original_args()
-        self._now.end_step(params)
+        params, state, now = run_context.original_args(), self._now, perf_counter()
+        state.loss = torch.as_tensor(params.net_outputs)
+        state.previous_timestamp = state.timestamp
+        state.timestamp = state.timestamp.to_next_batch(
+            samples=sample_count(*params.train_dataset_element), duration=timedelta(seconds=now - self._seen_at)
+        )
+        self._seen_at = now
         if self._loggers:
             self._log({"loss/train/total": float(params.net_outputs)})
         self._run("on_train_step_end", run_context)
@@ -112,56 +123,69 @@ class FromComposer(StepListener):
         if _epoch_is_whole(run_context):
             self._run("on_train_epoch_end", run_context)
 
-    def on_train_end(self, run_context: RunContext) -> None:
-        self._run("on_train_end", run_context)
-
     def on_eval_begin(self, run_context: RunContext) -> None:
         """Runs ``eval_start`` and what comes before: ``epoch_end`` and ``eval_before_all`` in training."""
-        self._evaluates_alone = self._model_state is None
-        now = self._begin(run_context) if self._model_state is None else self._model_state
+        self._evaluates_alone = self._state is None
+        params, state = run_context.original_args(), self._state or self._begin(run_context)
         self._end_epoch(run_context)
         self._run("evaluations begin" if self._evaluates_alone else "evaluations begin in fit", run_context)
-        now.begin_evaluation(run_context.original_args())
+        state.eval_timestamp = composer.Timestamp()
+        use_data(state, params.valid_dataset, EVAL_LABEL, params)
+        self._eval_began_at = perf_counter()
         self._run("on_eval_begin", run_context)
 
     def on_eval_step_begin(self, run_context: RunContext) -> None:
-        self._now.state.batch = run_context.original_args().eval_dataset_element
+        self._now.batch = run_context.original_args().eval_dataset_element
         self._run("on_eval_step_begin", run_context)
 
     def on_eval_step_end(self, run_context: RunContext) -> None:
-        self._now.end_evaluation_step(run_context.original_args())
+        params, state = run_context.original_args(), self._now
+        (inputs, targets), outputs = params.eval_dataset_element, params.net_outputs
+        if isinstance(outputs, tuple) and len(outputs) == 3 and outputs[2] is targets:
+            state.loss, outputs, _ = outputs
+        state.outputs = outputs
+        elapsed = perf_counter() - self._eval_began_at - state.eval_timestamp.total_wct.total_seconds()
+        state.eval_timestamp = state.eval_timestamp.to_next_batch(
+            samples=sample_count(inputs, targets), duration=timedelta(seconds=max(elapsed, 0.0))
+        )
         self._run("on_eval_step_end", run_context)
 
     def on_eval_end(self, run_context: RunContext) -> None:
         """Runs ``eval_end`` and ``eval_after_all``, or ``eval_standalone_end`` outside of training."""
-        params = run_context.original_args()
-        results = self._now.end_evaluation(params)
+        params, state = run_context.original_args(), self._now
+        results = {**params.metrics, **params.get("eval_results", {})}
+        state.eval_metrics = {EVAL_LABEL: as_metrics(results)}
+        state.eval_metric_values = dict(results)
         self._log({f"metrics/{EVAL_LABEL}/{name}": value for name, value in results.items()})
         self._run("on_eval_end", run_context)
-        self._now.leave_evaluation(params)
+        # Back in the training around the evaluation, whose time does not count as the training's.
+        self._seen_at += perf_counter() - self._eval_began_at
+        if "train_dataset" in params:
+            state.set_dataloader(params.train_dataset, TRAIN_LABEL)
         self._run("evaluations end" if self._evaluates_alone else "evaluations end in fit", run_context)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the callback's and the loggers' states, and the training's time in Composer's units."""
         return {
             "callbacks": [list(item) for item in states_of(self._everyone)],
-            "timestamp": None if self._model_state is None else self._model_state.state_dict(),
+            "timestamp": None if self._state is None else save_timestamp(self._state.timestamp),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with what ``state_dict`` returned."""
         restore_callbacks(self._everyone, state["callbacks"])
-        if self._model_state is not None and state["timestamp"] is not None:
-            self._model_state.load_state_dict(state["timestamp"])
+        if self._state is not None and state["timestamp"] is not None:
+            self._state.timestamp = load_timestamp(state["timestamp"])
+            self._seen_at = perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        now, self._model_state = self._model_state, None
-        if now is None:
+        state, self._state = self._state, None
+        if state is None:
             return
         closed, errors = [], []
         for callback in self._everyone:
             try:
-                callback.close(now.state, self._logger)
+                callback.close(state, self._logger)
                 closed.append(callback)
             except Exception as error:
                 errors.append(error)
@@ -180,22 +204,26 @@ class FromComposer(StepListener):
         return [self._callback, *self._loggers]
 
     @property
-    def _now(self) -> ModelState:
-        if self._model_state is None:
+    def _now(self) -> composer.State:
+        if self._state is None:
             raise RuntimeError("FromComposer got a hook before on_train_begin or on_eval_begin; hand on all hooks.")
-        return self._model_state
+        return self._state
 
-    def _begin(self, run_context: RunContext) -> ModelState:
-        params: CallbackParameters = run_context.original_args()
-        self._model_state = ModelState(params, getattr(run_context, "epoch_steps", 0), self._everyone)
-        self._logger = composer.Logger(self._model_state.state, destinations=self._loggers)
+    def _begin(self, run_context: RunContext) -> composer.State:
+        steps_done = getattr(run_context, "epoch_steps", 0)
+        self._state = state_of_run(run_context.original_args(), steps_done, self._everyone)
+        self._duration = self._state.max_duration
+        self._seen_at = self._eval_began_at = perf_counter()
+        self._logger = composer.Logger(self._state, destinations=self._loggers)
         self._epoch_is_open = False
         self._run("begin", run_context)
-        return self._model_state
+        return self._state
 
     def _end_epoch(self, run_context: RunContext) -> None:
         if self._epoch_is_open and _epoch_is_whole(run_context):
-            self._now.end_epoch()
+            state = self._now
+            state.previous_timestamp = state.timestamp
+            state.timestamp = state.timestamp.to_next_epoch()
             self._run("epoch done", run_context)
         self._epoch_is_open = False
 
@@ -203,19 +231,24 @@ class FromComposer(StepListener):
         self._run_events(HOOK_EVENTS[hook], run_context)
 
     def _run_events(self, names: Sequence[str], run_context: RunContext) -> None:
-        now = self._now
+        state = self._now
         for name in names:
             event = composer.Event(name)
             # Loggers are there before anybody logs, and flush after everybody has.
             order = [*self._loggers, self._callback] if event is composer.Event.INIT else self._everyone
             for callback in order:
-                callback.run_event(event, now.state, self._logger)
-        if now.stop_requested:
+                callback.run_event(event, state, self._logger)
+        duration = state.max_duration
+        # A callback ended the duration, and it is over. Not `==`: durations of different units cannot be compared.
+        if duration is not None and duration is not self._duration and state.timestamp >= duration:
             run_context.request_stop()
 
     def _log(self, values: dict[str, Any]) -> None:
         if self._logger is not None:
             self._logger.log_metrics(values)
+
+
+add_hooks(FromComposer, FromComposer._run, ("on_train_step_begin", "on_train_end"))
 
 
 def _epoch_is_whole(run_context: RunContext) -> bool:
@@ -226,7 +259,8 @@ def _warn_of_missing_events(callback: composer.Callback) -> None:
     kind = type(callback)
     if kind.run_event is not composer.Callback.run_event or isinstance(callback, LoggerDestination):
         return  # It takes what comes.
-    heard = [event.value for event in composer.Event if _overrides(kind, event.value)]
+    names = [event.value for event in composer.Event]
+    heard = [name for name in names if getattr(kind, name) is not getattr(composer.Callback, name)]
     missing = [name for name in heard if name not in EVENTS]
     if not missing:
         return
@@ -239,7 +273,3 @@ def _warn_of_missing_events(callback: composer.Callback) -> None:
         UserWarning,
         stacklevel=3,
     )
-
-
-def _overrides(kind: type, name: str) -> bool:
-    return getattr(kind, name) is not getattr(composer.Callback, name)

@@ -138,7 +138,9 @@ class InComposer(composer.Callback):  # type: ignore[misc]
 
     @_in_a_run
     def batch_end(self, state: State, logger: Logger) -> None:
-        self._params.net_outputs = _step_loss(state)
+        # The loss over all microbatches and all ranks: the trainer's total is an all-reduced number under this name;
+        # state.loss is the last microbatch's, scaled.
+        self._params.net_outputs = state.total_loss_dict.get("loss/train/total", state.loss)
         self._call("batch_end", state)
 
     @_in_a_run
@@ -184,7 +186,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
     @_in_a_run
     def eval_end(self, state: State, logger: Logger) -> None:
         params, training = self._params, self._training or {}
-        before_metrics, *after = EVENT_HOOKS["eval_end"]
+        before_metrics, after_metrics = EVENT_HOOKS["eval_end"]
         self._call_hook(before_metrics)
         params.metrics = _evaluation_results(state)
         in_training = training.get("mode") == "train"
@@ -192,8 +194,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
             several = len(state.evaluators) > 1
             named = {f"{state.dataloader_label}/{key}": value for key, value in params.metrics.items()}
             params.eval_results = {**params.get("eval_results", {}), **(named if several else params.metrics)}
-        for hook in after:
-            self._call_hook(hook)
+        self._call_hook(after_metrics)
         self._audience, self._training = self._manager, None
         if in_training:
             params.update(training)
@@ -262,10 +263,10 @@ class InComposer(composer.Callback):  # type: ignore[misc]
 
     def _pass_stop_on(self, state: State) -> None:
         context = self._context
-        in_training = context is not None and context.original_args().get("mode") == "train"
+        if context is None or context.original_args().get("mode") != "train" or self._stop_passed_on:
+            return
         # Composer sets the duration to the time so far; of no batches at all, its schedulers cannot take shares.
-        possible = in_training and int(state.timestamp.batch) > 0 and not self._stop_passed_on
-        if context is not None and possible and context.get_stop_requested():
+        if int(state.timestamp.batch) > 0 and context.get_stop_requested():
             self._stop_passed_on = True
             state.stop_training()
 
@@ -341,16 +342,13 @@ def _begin_evaluation(params: CallbackParameters, state: State) -> dict[str, Any
     return training
 
 
-def _step_loss(state: State) -> Any:
-    """Returns the loss of the batch that is done: over all its microbatches and all ranks."""
-    # The trainer's total is an all-reduced number under this name; state.loss is the last microbatch's, scaled.
-    return state.total_loss_dict.get("loss/train/total", state.loss)
-
-
 def _evaluation_results(state: State) -> dict[str, Any]:
-    label = state.dataloader_label
-    metrics = state.eval_metrics.get(label, {}) if label is not None else {}
-    return {name: _number(state.eval_metric_values[name]) for name in metrics if name in state.eval_metric_values}
+    metrics = state.eval_metrics.get(state.dataloader_label, {})
+    values = {name: state.eval_metric_values[name] for name in metrics if name in state.eval_metric_values}
+    return {
+        name: float(value) if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+        for name, value in values.items()
+    }
 
 
 def _batches_of(state: State) -> int | None:
@@ -364,7 +362,3 @@ def _epochs(state: State, batch_num: int | None) -> int | None:
     if duration.unit.value == "ep":
         return int(duration)
     return math.ceil(int(duration) / batch_num) if duration.unit.value == "ba" and batch_num else None
-
-
-def _number(value: Any) -> Any:
-    return float(value) if isinstance(value, torch.Tensor) and value.numel() == 1 else value

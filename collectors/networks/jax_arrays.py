@@ -77,14 +77,25 @@ def take_apart(network: Any) -> NamedArrays:
     tensors = []
     named_leaves = _named_leaves(tree)
     shapes = {name: leaves[index].shape for index, (name, _) in named_leaves.items()}
-    for index, (tensor_name, is_parameter) in named_leaves.items():
+    for index, (tensor_name, in_parameters) in named_leaves.items():
         if tensor_name in places:
             raise ValueError(f"parameters hold two arrays that are both called {tensor_name!r}; rename one of them.")
         places[tensor_name] = index
         axes = known_axes.get(tensor_name)
         axes = _filter_axes(tensor_name, shapes[tensor_name], shapes) if axes is None else axes
-        further = aliases.get(tensor_name, ())
-        tensors.append(_describe(tensor_name, leaves[index], is_parameter, network.trainable, further, axes))
+        dtype = jax.dtypes.canonicalize_dtype(leaves[index].dtype)
+        is_parameter = in_parameters and jax.numpy.issubdtype(dtype, jax.numpy.inexact)
+        tensors.append(
+            TensorInfo(
+                name=tensor_name,
+                shape=tuple(shapes[tensor_name]),
+                dtype=dtype.name,
+                role="parameter" if is_parameter else "buffer",
+                trainable=is_parameter and (network.trainable is None or bool(network.trainable(tensor_name))),
+                filter_axes=axes if is_parameter else (),
+                aliases=aliases.get(tensor_name, ()),
+            )
+        )
     if not tensors:
         raise TypeError(f"parameters must hold at least one array, but got {type(tree).__name__} without any.")
 
@@ -131,27 +142,6 @@ def _named_leaves(tree: Any) -> dict[int, tuple[str, bool]]:
                 found[index] = (_name(full_path) or "parameters", is_parameter)
             index += 1
     return found
-
-
-def _describe(
-    name: str,
-    leaf: Any,
-    is_parameter: bool,
-    trainable: Callable[[str], bool] | None,
-    aliases: tuple[str, ...],
-    filter_axes: tuple[int, ...],
-) -> TensorInfo:
-    dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
-    is_parameter &= jax.numpy.issubdtype(dtype, jax.numpy.inexact)
-    return TensorInfo(
-        name=name,
-        shape=tuple(leaf.shape),
-        dtype=dtype.name,
-        role="parameter" if is_parameter else "buffer",
-        trainable=is_parameter and (trainable is None or bool(trainable(name))),
-        filter_axes=filter_axes if is_parameter else (),
-        aliases=aliases,
-    )
 
 
 def _filter_axes_of_module(module: Any) -> dict[str, tuple[int, ...]]:

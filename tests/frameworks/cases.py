@@ -13,10 +13,14 @@ from measured_planes import measure_plane
 
 from collectors.callbacks.callback import EVAL_HOOKS, TRAIN_HOOKS, Callback
 from collectors.networks.readers import read_network
+from collectors.networks.weight_space import direction_dtype
 from collectors.run_directory import RunDirectory
+from collectors.weights.foreign_checkpoint import read_state_dict
+from landscape import SummaryLandscape
 from workers.callback_fn import make_evaluator
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
+from workers.measurement_plan import MeasurementPlan
 
 # Framework to the packages that it needs; a session of make says which must be there (test_sessions.py).
 PACKAGES = {
@@ -114,6 +118,43 @@ def weights(folder, number):
     return {name: file.read(name) for name in file.shapes}
 
 
+def assert_imported(run, framework, states, callback_fn, losses):
+    """Asserts that a run of imported checkpoints holds states, by number, whose losses are measured."""
+    assert run.metadata.framework == framework
+    assert sorted(run.metadata.files) == list(states)
+    for number, state in states.items():
+        found = read_state_dict(run.checkpoint_path(number))
+        assert found.keys() == state.keys()
+        for name, values in state.items():
+            np.testing.assert_array_equal(found[name], values, strict=True)
+    wanted = {"landscape_size": 3, "num_samples": 50, "create_landscape": {"train": True, "result": False}}
+    landscapes = SummaryLandscape(run.path).gen_landscapes_with_multi_process(
+        callback_fn, wanted, device_ids=[0], progress=False
+    )
+    np.testing.assert_allclose(landscapes[0].checkpoints.metrics["loss"], losses, rtol=1e-5)
+
+
+def open_evaluator(built, batch_size=16, device="cpu", **options):
+    """Returns an evaluator of what callback_fn returned, in a plan that is given where there is a batch size."""
+    plan = None if batch_size is None else MeasurementPlan(batch_size)
+    return make_evaluator(built, MeasurementSetup(MeasurementOptions(**options), plan=plan, device=device))
+
+
+def own_plane(built, evaluator, seed=0, scale=0.3):
+    """Returns a plane through the network's own weights, in random directions."""
+    space, state = evaluator.description.space, read_network(built[1])
+    generator = np.random.default_rng(seed)
+    directions = [
+        {
+            info.name: (scale * generator.standard_normal(info.shape)).astype(direction_dtype(info.dtype))
+            for info in space.trainable
+        }
+        for _ in range(2)
+    ]
+    parameters, buffers = ({info.name: state[info.name] for info in part} for part in (space.parameters, space.buffers))
+    return parameters, directions, buffers
+
+
 def own_values(built, plan=None, **options):
     """Returns what an evaluator measures at the network's own weights, and its description."""
     evaluator = make_evaluator(built, MeasurementSetup(MeasurementOptions(**options), plan=plan))
@@ -128,6 +169,10 @@ class Recorder(Callback):
 
     def __init__(self, stop_at=None):
         self.calls, self.errors, self.params, self.stop_at = [], [], {}, stop_at
+
+    @property
+    def names(self):
+        return [call if isinstance(call, str) else call[0] for call in self.calls]
 
     def __enter__(self):
         self.calls.append("enter")

@@ -15,6 +15,22 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 collect_ignore_glob = [f"test_{name}*.py" for name in PACKAGES if not runs_here(name)]
 
 
+@pytest.fixture(params=["graph", "pynative"])
+def mode(request):
+    """One of MindSpore's execution modes, which is set."""
+    import mindspore_cases
+
+    mindspore_cases.set_mode(request.param)
+    return request.param
+
+
+@pytest.fixture
+def pynative():
+    import mindspore_cases
+
+    mindspore_cases.set_mode("pynative")
+
+
 def pytest_configure(config):
     unknown = sorted(set(ASKED) - set(PACKAGES))
     missing = [name for name in ASKED if name in PACKAGES and not installed(name)]

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from cases import own_plane
 from flax import linen, nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax_cases import CLASSES, LinenConvolutions, NnxPerceptron, accuracy, classes, features, images, mean_loss
 
 from collectors.jax import JaxNetwork
-from collectors.networks.readers import describe_network, read_network
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementSetup
@@ -59,22 +59,15 @@ def wide_network(width=64, dtype=jnp.float32):
     return JaxNetwork(model.apply, model.init(jax.random.key(0), features(2))), (features(), classes())
 
 
-def plane_of(network, scale=0.3):
-    generator = np.random.default_rng(2)
-    space, state = describe_network(network), read_network(network)
-    origin = {info.name: state[info.name] for info in space.parameters}
-    buffers = {info.name: state[info.name] for info in space.buffers}
-    directions = [
-        {info.name: scale * generator.standard_normal(info.shape).astype(np.float32) for info in space.trainable}
-        for _ in range(2)
-    ]
-    return origin, directions, buffers
-
-
-def measured(network, data, plane, loss=PER_SAMPLE, **setup):
+def measured(network, data, loss=PER_SAMPLE, *, shift=0, **setup):
+    """Returns values at a plane through the network, whose axes end with shifted buffers, where its arrays are, and
+    what the evaluator says of itself.
+    """
     setup.setdefault("plan", PLAN)
     evaluator = make_evaluator((loss, network, data, {"accuracy": accuracy}), MeasurementSetup(**setup))
-    evaluator.load(*plane, far_points=[(1.0, 1.0)])
+    plane = own_plane((None, network), evaluator)
+    ends = [{name: value + shift for name, value in plane[2].items()} for _ in range(2 if shift else 0)]
+    evaluator.load(*plane, ends, far_points=[(1.0, 1.0)])
     values = evaluator.measure(POINTS)
     values |= {f"single {name}": value for name, value in evaluator.measure_state(plane[0], plane[2]).items()}
     places = {
@@ -100,11 +93,10 @@ def equal_to_the_network_on_one_device():
         (bfloat16, PER_SAMPLE, (2,)),
     ):
         network, data = make()
-        plane = plane_of(network)
-        expected, _, described = measured(network, data, plane, loss)
+        expected, _, described = measured(network, data, loss)
         for count in counts:
             spread = JaxNetwork(network.apply, divided(network.parameters, mesh(count)))
-            found, places, description = measured(spread, data, plane, loss)
+            found, places, description = measured(spread, data, loss)
             assert_equal(found, expected, rtol=1e-6)
             assert any("model" in str(place.spec) for place in places.values())
             assert all(len(place.device_set) == count for place in places.values())
@@ -124,47 +116,43 @@ def on_a_mesh_with_explicit_axes():
         return gather(jnp.tanh(inputs @ layers["first"])) @ layers["last"]
 
     network = JaxNetwork(functools.partial(predict, lambda hidden: hidden), weights)
-    plane = plane_of(network)
-    expected, _, _ = measured(network, data, plane)
+    expected, _, _ = measured(network, data)
     gather = functools.partial(jax.sharding.reshard, out_shardings=everywhere)
     spread = JaxNetwork(
         functools.partial(predict, gather), {**weights, **divided({"first": weights["first"]}, explicit)}
     )
-    found, places, _ = measured(spread, data, plane)
+    found, places, _ = measured(spread, data)
     assert_equal(found, expected)
     assert places["first"].mesh == explicit
 
 
 def modules_of_nnx():
     network = NnxPerceptron(nnx.Rngs(0))
-    plane = plane_of(network)
-    expected, _, _ = measured(network, (features(), classes()), plane)
+    expected, _, _ = measured(network, (features(), classes()))
     graph, state = nnx.split(network)
     spread = nnx.merge(graph, divided(state, mesh()))
-    found, places, _ = measured(spread, (features(), classes()), plane, plan=None)
+    found, places, _ = measured(spread, (features(), classes()), plan=None)
     assert_equal(found, expected)
     assert any("model" in str(place.spec) for place in places.values())
 
 
 def interpolated_buffers():
     network, data = linen_network()
-    plane = plane_of(network)
-    ends = [{name: value + 1 for name, value in plane[2].items()} for _ in range(2)]
     options = MeasurementOptions(buffers="interpolate")
-    expected, _, _ = measured(network, data, (*plane, ends), options=options)
-    fixed, _, _ = measured(network, data, plane)
+    expected, _, _ = measured(network, data, shift=1, options=options)
+    fixed, _, _ = measured(network, data)
     spread = JaxNetwork(network.apply, divided(network.parameters, mesh()))
-    found, _, _ = measured(spread, data, (*plane, ends), options=options)
+    found, _, _ = measured(spread, data, shift=1, options=options)
     assert_equal(found, expected)
     assert abs(fixed["loss"] - expected["loss"]).max() > 1e-3
 
 
 def each_device_holds_its_share():
     network, data = wide_network(width=256)
-    plane = plane_of(network)
     devices = jax.devices()[:2]
     spread = JaxNetwork(network.apply, divided(network.parameters, mesh()))
     evaluator = make_evaluator((PER_SAMPLE, spread, data, {}), MeasurementSetup(plan=PLAN))
+    plane = own_plane((None, network), evaluator)
 
     def held():
         gc.collect()
@@ -186,7 +174,7 @@ def each_device_holds_its_share():
 
 def refusal(network, data, **setup):
     try:
-        measured(network, data, plane_of(network), **setup)
+        measured(network, data, **setup)
     except CallbackFunctionError as error:
         return str(error)
     raise AssertionError("nothing was refused")
@@ -197,8 +185,8 @@ def errors():
     spread = JaxNetwork(network.apply, divided(network.parameters, mesh()))
     text = refusal(spread, data, devices=("cpu:0",))
     assert "is divided among cpu:0, cpu:1, but this worker has cpu:0 only" in text, text
-    measured(spread, data, plane_of(network), devices=("cpu:0", "cpu:1"))
-    measured(spread, data, plane_of(network), devices=("cpu",))
+    measured(spread, data, devices=("cpu:0", "cpu:1"))
+    measured(spread, data, devices=("cpu",))
     leaves, structure = jax.tree.flatten(spread.parameters)
     leaves[0] = jax.device_put(leaves[0], NamedSharding(mesh(4), PartitionSpec("model")))
     text = refusal(JaxNetwork(network.apply, jax.tree.unflatten(structure, leaves)), data)

@@ -1,5 +1,7 @@
 """MindSpore: networks in both execution modes, and the callback of ``Model.train``."""
 
+import functools
+
 import mindspore
 import mindspore.dataset as pipelines
 import numpy as np
@@ -8,6 +10,14 @@ from mindspore import nn
 from mindspore.train import Accuracy, Callback, CheckpointConfig, Loss, Model, ModelCheckpoint
 
 from collectors.mindspore import SummaryCollector
+
+MODES = {"graph": mindspore.GRAPH_MODE, "pynative": mindspore.PYNATIVE_MODE}
+FOUR_STEPS = {"unit": "step", "intervals": [[1, 2, 3, 4]], "landscape_size": 3, "num_samples": 48}
+TWO_EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2]]}
+
+
+def set_mode(name):
+    mindspore.set_context(mode=MODES[name])
 
 
 class ConvNet(nn.Cell):
@@ -42,23 +52,55 @@ def dataset(count=48, batch_size=16, *, shuffle=False):
     return pipelines.NumpySlicesDataset(arrays(count), shuffle=shuffle).batch(batch_size)
 
 
-def build(mode, shuffle=False):
-    mindspore.set_context(mode=mode)
+def sparse_loss(reduction="mean"):
+    return nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction=reduction)
+
+
+def without_dropout():
     network = ConvNet()
-    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
-    metrics = {"Loss": Loss(), "accuracy": Accuracy()}
+    network.dropout = nn.Dropout(p=0.0)  # its random state is in no checkpoint
+    return network
+
+
+def model_of(network, loss=None, metrics=None):
+    optimizer = nn.Momentum(network.trainable_params(), 0.05, 0.9)
+    return Model(network, loss or sparse_loss(), optimizer, metrics=metrics)
+
+
+def build(mode, shuffle=False):
+    set_mode(mode)
+    network, metrics = ConvNet(), {"Loss": Loss(), "accuracy": Accuracy()}
     # With an optimizer, as a training has it: measuring must not use it.
-    optimizer = nn.Momentum(network.trainable_params(), 0.1, 0.9)
-    return Model(network, loss, optimizer, metrics=metrics), network, dataset(shuffle=shuffle), metrics
+    return model_of(network, metrics=metrics), network, dataset(shuffle=shuffle), metrics
+
+
+class WithOwnLoss(nn.Cell):
+    """A network that computes its loss."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        self.loss = sparse_loss()
+
+    def construct(self, images, labels):
+        return self.loss(self.network(images), labels)
+
+
+def build_with_own_loss():
+    set_mode("pynative")
+    network = WithOwnLoss(ConvNet())
+    return Model(network), network, dataset(), {}
 
 
 def own_loss(built):
-    model, _, data, _ = built
-    return model.eval(data)["Loss"]
+    _, network, data, _ = built
+    if isinstance(network, WithOwnLoss):
+        network = network.network
+    return model_of(network, metrics={"Loss": Loss()}).eval(data)["Loss"]
 
 
 def freeze(network):
-    network.classifier.weight.requires_grad = False
+    getattr(network, "network", network).classifier.weight.requires_grad = False
     return "classifier.weight"
 
 
@@ -75,15 +117,16 @@ def restored(network):
 EVALUATOR_CASES = [
     EvaluatorCase(
         name=name,
-        build=lambda mode=mode, shuffle=shuffle: build(mode, shuffle),
+        build=make,
         own_loss=own_loss,
         freeze=freeze,
         freeze_all=freeze_all,
         restored=restored,
     )
-    for name, mode, shuffle in (
-        ("MindSpore graph", mindspore.GRAPH_MODE, False),
-        ("MindSpore PyNative", mindspore.PYNATIVE_MODE, True),
+    for name, make in (
+        ("MindSpore graph", functools.partial(build, "graph")),
+        ("MindSpore PyNative", functools.partial(build, "pynative", shuffle=True)),
+        ("MindSpore's network computes its loss", build_with_own_loss),
     )
 ]
 
@@ -99,13 +142,8 @@ class CrashAfter(Callback):
 
 
 def train(mode, summary_dir, collect_landscape, existing="error", crash_after=None, checkpoint=None):
-    mindspore.set_context(mode=mode)
-    mindspore.set_seed(0)  # dropout's
-    network = ConvNet()
-    network.dropout = nn.Dropout(p=0.0)  # its random state is in no checkpoint
-    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
-    optimizer = nn.Momentum(network.trainable_params(), 0.05, 0.9)
-    model = Model(network, loss, optimizer)
+    set_mode(mode)
+    model = model_of(without_dropout())
     callbacks = [SummaryCollector(summary_dir, collect_landscape=collect_landscape, existing=existing)]
     start = 0
     if checkpoint is not None and crash_after is not None:
@@ -114,8 +152,8 @@ def train(mode, summary_dir, collect_landscape, existing="error", crash_after=No
     elif checkpoint is not None:
         (path,) = checkpoint.glob("*.ckpt")
         saved = mindspore.load_checkpoint(str(path))
-        mindspore.load_param_into_net(network, saved)
-        mindspore.load_param_into_net(optimizer, saved)
+        for part in (model._network, model._optimizer):
+            mindspore.load_param_into_net(part, saved)
         start = 1
     if crash_after is not None:
         callbacks.append(CrashAfter(crash_after))
@@ -124,5 +162,5 @@ def train(mode, summary_dir, collect_landscape, existing="error", crash_after=No
 
 COLLECTOR_CASES = [
     CollectorCase(name, lambda *arguments, mode=mode, **options: train(mode, *arguments, **options))
-    for name, mode in (("MindSpore graph", mindspore.GRAPH_MODE), ("MindSpore PyNative", mindspore.PYNATIVE_MODE))
+    for name, mode in (("MindSpore graph", "graph"), ("MindSpore PyNative", "pynative"))
 ]

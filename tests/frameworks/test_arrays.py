@@ -1,12 +1,11 @@
 """Anything that has named arrays: snapshots while it trains, evaluators of a user's own."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from pages import code_blocks, run_page_block, takes_minutes
+from scripts import run_script
 
 from collectors import SummaryCollector
 from collectors.errors import CheckpointWriteError, RunDirectoryError
@@ -199,5 +198,5 @@ def test_neither_imports_a_framework():
     program = (
         "import sys, collectors, workers; workers.FunctionEvaluator, collectors.SummaryCollector; print(*sys.modules)"
     )
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"torch", "keras", "jax", "mindspore", "lightning", "transformers", "composer"} & set(loaded)
+    loaded = set(run_script(program).split())
+    assert not {"torch", "keras", "jax", "mindspore", "lightning", "transformers", "composer"} & loaded

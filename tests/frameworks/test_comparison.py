@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from cases import all_cases
+from cases import all_cases, open_evaluator, own_plane
 from measured_planes import measure_plane
-from test_evaluator_contract import open_evaluator, own_plane
 
 from collectors.networks.readers import read_network
 from landscape import MeasurementPlan
 from landscape.functions import compare
-from workers.evaluator import Evaluator
 
 CASES = all_cases("EVALUATOR_CASES")
 
@@ -23,8 +21,6 @@ def case(request):
 @pytest.mark.filterwarnings("ignore:along random lines the loss is no parabola")  # ReLU has kinks
 def test_networks_are_compared(case):
     built = case.build()
-    if isinstance(built, Evaluator):
-        pytest.skip("it has weights of its own")
     state = read_network(built[1])
     evaluator = open_evaluator(case.build())
     values = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)), far_points=[(1.0, 1.0)])

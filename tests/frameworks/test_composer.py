@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cases import own_values
+from scripts import run_python
 from torch import nn
 from waiting import PATIENCE
 
@@ -24,10 +26,7 @@ from pages import code_blocks, run_page_block, takes_minutes
 from collectors.composer import SummaryCollector
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
-from workers.callback_fn import make_evaluator
 from workers.composer_loss import evaluator_from
-from workers.evaluator import MeasurementSetup
-from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.own_loss import composer_step
 
@@ -176,35 +175,16 @@ leave()
 def test_of_two_processes_the_first_saves_the_users_model(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(DISTRIBUTED)
-    result = subprocess.run(
-        [sys.executable, "-m", "composer.cli.launcher", "-n", "2", str(script)], env=site(tmp_path),
-        cwd=tmp_path, capture_output=True, text=True, timeout=3 * PATIENCE, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "wrapped: DistributedDataParallel rank 0" in result.stdout
+    launched = "-m", "composer.cli.launcher", "-n", "2", script
+    printed = run_python(*launched, patience=3 * PATIENCE, env=site(tmp_path), cwd=tmp_path)
+    assert "wrapped: DistributedDataParallel rank 0" in printed
     assert present(tmp_path / "run") == [0, 2, 4, 6, 12]
     describe_network(cases.Classifier()).check_state("it", RunDirectory(tmp_path / "run").checkpoint(12).shapes)
 
 
-def measured(built, **options):
+def measured(built):
     """Returns the values at the network's own weights."""
-    evaluator = make_evaluator(
-        built, MeasurementSetup(MeasurementOptions(**options), plan=MeasurementPlan(batch_size=16))
-    )
-    space = evaluator.description.space
-    state = {info.name: tensor.detach().numpy().copy() for info, tensor in _tensors(built[1])}
-    parameters = {info.name: state[info.name] for info in space.parameters}
-    directions = [{info.name: np.ones(info.shape, np.float32) for info in space.trainable}] * 2
-    evaluator.load(parameters, directions, {info.name: state[info.name] for info in space.buffers})
-    values = evaluator.measure(np.zeros((1, 2)))
-    evaluator.close()
-    return {name: float(value[0]) for name, value in values.items()}
-
-
-def _tensors(model):
-    from collectors.networks.torch_network import named_tensors
-
-    return named_tensors(model)
+    return own_values(built, MeasurementPlan(batch_size=16))[0]
 
 
 def test_loss_and_metrics_are_those_of_composers_evaluation():

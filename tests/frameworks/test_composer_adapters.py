@@ -85,7 +85,7 @@ def test_an_epoch_that_ends_early_and_the_evaluation_after_it():
     made = run_trainer(
         [InComposer(recorder, history)], model=linear_model(), max_duration="6ba", eval_dataloader=cases.loader(16)
     )
-    names = [call if isinstance(call, str) else call[0] for call in recorder.calls]
+    names = recorder.names
     end = names.index("on_train_end")
     assert names[end - 2 : end + 3] == ["on_train_step_end", "on_train_epoch_end", "on_train_end", "exit", "enter"]
     assert names[end + 3] == "on_eval_begin"
@@ -100,10 +100,9 @@ def test_an_evaluation_outside_of_training_is_a_run_of_its_own():
     made = cases.trainer(callbacks=[InComposer(recorder, TimeMonitor())], model=linear_model())
     made.eval(cases.loader(16))
     made.close()
-    names = [call if isinstance(call, str) else call[0] for call in recorder.calls]
-    begin, step, end = ["on_eval_begin", "on_eval_epoch_begin"], ["on_eval_step_begin", "on_eval_step_end"], []
+    begin, step = ["on_eval_begin", "on_eval_epoch_begin"], ["on_eval_step_begin", "on_eval_step_end"]
     end = ["on_eval_epoch_end", "on_eval_end"]
-    assert names == ["enter", *begin, *step, *step, *end, "exit"]
+    assert recorder.names == ["enter", *begin, *step, *step, *end, "exit"]
     assert recorder.params["on_eval_begin"]["mode"] == "eval"
     assert recorder.params["on_eval_begin"]["batch_num"] == 2
     assert "metrics" not in recorder.params["on_eval_epoch_end"]

@@ -1,15 +1,13 @@
 """DeepSpeed's ZeRO in two real processes, on CPUs (``make test-deepspeed``)."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from own_processes import free_ports
 from runs import TiedNetwork, seeded
-from waiting import PATIENCE
+from scripts import run_python
 
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
@@ -63,14 +61,8 @@ def train(folder, stage, precision, watched):
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(tests / "support"), str(tests.parent)]),
     }
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port)),
-            *(str(script), str(folder), str(stage), precision, watched),
-        ],
-        capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr[-4000:]
+    launcher = "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", port
+    run_python(*launcher, script, folder, stage, precision, watched, env=environment)
 
 
 @pytest.mark.parametrize(

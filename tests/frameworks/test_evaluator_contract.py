@@ -5,16 +5,13 @@ import warnings
 
 import numpy as np
 import pytest
-from cases import all_cases
+from cases import all_cases, open_evaluator, own_plane
 from measured_planes import measure_plane
 
 from collectors.networks.readers import framework_of, read_network
 from collectors.networks.weight_space import direction_dtype, move_along
-from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError, SamplesError
-from workers.evaluator import Evaluator, MeasurementSetup, OriginMeasurement
-from workers.measurement_options import MeasurementOptions
-from workers.measurement_plan import MeasurementPlan
+from workers.evaluator import OriginMeasurement
 from workers.measuring.checks import check_determinism
 from workers.metric_names import SAMPLE_LOSSES
 from workers.pool import OriginValues
@@ -27,37 +24,25 @@ def case(request):
     return request.param
 
 
-def open_evaluator(built, *, batch_size=16, **options):
-    return make_evaluator(
-        built, MeasurementSetup(MeasurementOptions(**options), plan=MeasurementPlan(batch_size=batch_size))
-    )
+def load(built, **options):
+    """Returns an evaluator with a plane of ``own_plane`` loaded, and the plane."""
+    evaluator = open_evaluator(built, **options)
+    plane = own_plane(built, evaluator)
+    evaluator.load(*plane)
+    return evaluator, plane
 
 
-def own_plane(built, evaluator, seed=0, scale=0.3):
-    """Returns a plane through the network's own weights, in random directions."""
-    space = evaluator.description.space
-    state = read_network(built[1])
-    generator = np.random.default_rng(seed)
-    directions = [
-        {
-            info.name: (scale * generator.standard_normal(info.shape)).astype(direction_dtype(info.dtype))
-            for info in space.trainable
-        }
-        for _ in range(2)
-    ]
-    return (
-        {info.name: state[info.name] for info in space.parameters},
-        directions,
-        {info.name: state[info.name] for info in space.buffers},
-    )
+@pytest.fixture
+def loaded(case):
+    """What ``load`` returns; the evaluator is closed at the end."""
+    evaluator, plane = load(case.build())
+    yield evaluator, plane
+    evaluator.close()
 
 
 @pytest.mark.parametrize("name", ["status", "norm", "x", "a/b", "", ".", "a\n", "loss", "projected_loss"])
 def test_a_name_that_the_file_cannot_hold_is_refused_before_anything_is_read(case, name):
-    built = case.build()
-    if isinstance(built, Evaluator):
-        pytest.skip("it has no metrics apart")
-    model, network, _, _ = built
+    model, network, _, _ = case.build()
     with pytest.raises(CallbackFunctionError, match=r"the name of a metric must .* Rename the metric"):
         open_evaluator((model, network, object(), {name: lambda outputs, targets: 0.0}))
 
@@ -72,11 +57,8 @@ def test_the_origin_is_the_frameworks_own_loss(case):
     assert set(measured) == set(evaluator.description.metrics)
 
 
-def test_a_point_is_the_network_at_these_weights(case):
-    built = case.build()
-    evaluator = open_evaluator(built)
-    origin, directions, buffers = plane = own_plane(built, evaluator)
-    evaluator.load(*plane)
+def test_a_point_is_the_network_at_these_weights(loaded):
+    evaluator, (origin, directions, buffers) = loaded
     point = evaluator.measure(np.array([[0.4, -0.7]]))
     moved = dict(origin)
     for info in evaluator.description.space.trainable:
@@ -85,22 +67,19 @@ def test_a_point_is_the_network_at_these_weights(case):
         moved[info.name] = shifted.astype(origin[info.name].dtype)
     state = evaluator.measure_state(moved, buffers)
     assert state["loss"] == pytest.approx(point["loss"][0], rel=1e-4)
+    assert evaluator.measure_state(moved, None)["loss"] == pytest.approx(state["loss"], rel=1e-6)  # the plane's buffers
     assert state["loss"] != pytest.approx(evaluator.measure(np.zeros((1, 2)))["loss"][0], rel=1e-4)
-    evaluator.close()
 
 
-def test_smaller_batches_give_the_same_values(case):
+def test_smaller_batches_give_the_same_values(case, loaded):
     """Where memory runs out, the pool asks for them in the middle of a survey."""
-    built = case.build()
-    evaluator = open_evaluator(built)
-    evaluator.load(*own_plane(built, evaluator))
+    evaluator, _ = loaded
     points = np.array([[0.4, -0.7], [1.0, 1.0]])
     before = evaluator.measure(points)
     if evaluator.description.plan.batch_size is not None:
         evaluator.use_batch_size(5)
         assert evaluator.description.plan.batch_size == 5
     after = evaluator.measure(points)
-    evaluator.close()
     for name, values in before.items():
         np.testing.assert_allclose(after[name], values, rtol=100 * case.closes, atol=1e-6, err_msg=name)
 
@@ -110,8 +89,7 @@ def test_the_network_ends_as_it_was_found(case):
     before = read_network(built[1])
     look = case.restored or (lambda network: None)
     seen = copy.deepcopy(look(built[1]))
-    evaluator = open_evaluator(built)
-    evaluator.load(*own_plane(built, evaluator))
+    evaluator, _ = load(built)
     evaluator.measure(np.array([[0.4, -0.7], [1.0, 1.0]]))
     evaluator.close()
     after = read_network(built[1])
@@ -127,12 +105,10 @@ def test_frozen_parameters_stay_in_place(case):
         pytest.skip(f"{case.name} has no frozen parameters")
     built = case.build()
     name = case.freeze(built[1])
-    evaluator = open_evaluator(built)
+    evaluator, plane = load(built)
     space = evaluator.description.space
     assert name in {info.name for info in space.parameters}
     assert name not in {info.name for info in space.trainable}
-    plane = own_plane(built, evaluator)
-    evaluator.load(*plane)
     evaluator.measure(np.ones((1, 2)))
     evaluator.close()
     np.testing.assert_array_equal(read_network(built[1])[name], plane[0][name])
@@ -151,9 +127,7 @@ def test_batch_size_changes_nothing(case):
     points = np.array([[0.0, 0.0], [0.5, -0.5], [-1.0, 0.25]])
     rows = []
     for batch_size in (7, 16, 1000):
-        built = case.build()
-        evaluator = open_evaluator(built, batch_size=batch_size)
-        evaluator.load(*own_plane(built, evaluator))
+        evaluator, _ = load(case.build(), batch_size=batch_size)
         rows.append(evaluator.measure(points))
         evaluator.close()
     assert not evaluator.description.partition_dependent
@@ -162,33 +136,25 @@ def test_batch_size_changes_nothing(case):
             np.testing.assert_allclose(row[name], values, rtol=2e-5, atol=1e-6, err_msg=name)
 
 
-def test_one_point_or_many_are_the_same(case):
-    built = case.build()
-    evaluator = open_evaluator(built)
-    evaluator.load(*own_plane(built, evaluator))
+def test_one_point_or_many_are_the_same(loaded):
+    evaluator, _ = loaded
     points = np.random.default_rng(0).uniform(-1, 1, (5, 2))
     together = evaluator.measure(points)
     one_by_one = [evaluator.measure(points[index : index + 1]) for index in (4, 0, 2, 1, 3)]
     for name, values in together.items():
         alone = np.array([row[name][0] for row in one_by_one])
         np.testing.assert_allclose(alone, values[[4, 0, 2, 1, 3]], rtol=1e-5, atol=1e-7, err_msg=name)
-    evaluator.close()
 
 
-def test_two_measurements_of_the_origin_agree(case):
-    built = case.build()
-    evaluator = open_evaluator(built)
-    evaluator.load(*own_plane(built, evaluator))
+def test_two_measurements_of_the_origin_agree(case, loaded):
+    evaluator, _ = loaded
     both = evaluator.measure(np.zeros((2, 2)))
     pair = [{name: float(values[index]) for name, values in both.items()} for index in (0, 1)]
     check_determinism([OriginValues(case.name, "cpu", OriginMeasurement((pair[0], pair[1])))])
-    evaluator.close()
 
 
-def test_nan_stays_nan(case):
-    built = case.build()
-    evaluator = open_evaluator(built)
-    origin, directions, buffers = own_plane(built, evaluator)
+def test_nan_stays_nan(loaded):
+    evaluator, (origin, directions, buffers) = loaded
     info = evaluator.description.space.trainable[0]
     poisoned = {**directions[0], info.name: np.full_like(directions[0][info.name], np.nan)}
     evaluator.load(origin, [poisoned, directions[1]], buffers)
@@ -196,7 +162,6 @@ def test_nan_stays_nan(case):
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, inside a user's plain NumPy network
         values = evaluator.measure(np.array([[1.0, 0.0], [0.0, 0.0]]))
     assert np.isnan(values["loss"][0])
-    evaluator.close()
 
 
 def test_fewer_samples(case):
@@ -204,29 +169,23 @@ def test_fewer_samples(case):
     evaluator = open_evaluator(built, num_samples=24)
     some = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))["loss"][0]
     assert evaluator.description.num_samples == 24
-    built = case.build()
-    whole = open_evaluator(built)
+    whole, _ = load(case.build())
     assert whole.description.num_samples >= 40
     assert whole.description.samples_sha256 != evaluator.description.samples_sha256
-    whole.load(*own_plane(built, whole))
     assert whole.measure(np.zeros((1, 2)))["loss"][0] != some
     whole.close()
 
 
 def test_a_lower_precision_or_a_clear_refusal(case):
     built = case.build()
-    if isinstance(built, Evaluator):
-        refusal = 'precision="bfloat16" does not reach the Evaluator'
-    elif framework_of(built[1]) != "torch":
-        refusal = r'precision="bfloat16" is available for PyTorch only, .*Use precision="float32"'
-    else:
-        evaluator = open_evaluator(built, precision="bfloat16")
-        measured = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))["loss"][0]
-        assert evaluator.description.plan.precision == "bfloat16"
-        assert 0 < abs(measured / case.own_loss(case.build()) - 1) < 0.02
+    if framework_of(built[1]) != "torch":
+        with pytest.raises(ValueError, match=r'precision="bfloat16" is available for PyTorch only, .*Use precision="f'):
+            open_evaluator(built, precision="bfloat16")
         return
-    with pytest.raises(ValueError, match=refusal):
-        open_evaluator(built, precision="bfloat16")
+    evaluator = open_evaluator(built, precision="bfloat16")
+    measured = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))["loss"][0]
+    assert evaluator.description.plan.precision == "bfloat16"
+    assert 0 < abs(measured / case.own_loss(case.build()) - 1) < 0.02
 
 
 def test_recalibrated_buffers_or_a_clear_refusal(case):
@@ -239,8 +198,7 @@ def test_recalibrated_buffers_or_a_clear_refusal(case):
         with pytest.warns(UserWarning, match="changes nothing: the network has no normalization statistics"):
             open_evaluator(built, buffers="recalibrate").close()
         return
-    evaluator = open_evaluator(built, buffers="recalibrate")
-    evaluator.load(*own_plane(built, evaluator))
+    evaluator, _ = load(built, buffers="recalibrate")
     first = evaluator.measure(np.array([[0.3, 0.3]]))
     assert np.isfinite(first["loss"][0])
     again = evaluator.measure(np.array([[-1.0, 0.5], [0.3, 0.3]]))
@@ -249,9 +207,7 @@ def test_recalibrated_buffers_or_a_clear_refusal(case):
 
 
 def test_interpolated_buffers_are_each_networks_own_at_its_corner(case):
-    built = case.build()
-    evaluator = open_evaluator(built, buffers="interpolate")
-    origin, directions, buffers = own_plane(built, evaluator)
+    evaluator, (origin, directions, buffers) = load(case.build(), buffers="interpolate")
     space = evaluator.description.space
     floating = [info.name for info in space.buffers if info.dtype.startswith("float")]
     ends = [{name: (scale * buffers[name] + shift) for name in floating} for scale, shift in ((3.0, 0.2), (0.1, 0.5))]
@@ -283,9 +239,7 @@ def test_interpolated_buffers_are_each_networks_own_at_its_corner(case):
 
 
 def test_masks_are_each_networks_own_at_its_corner_and_the_firsts_elsewhere(case):
-    built = case.build()
-    evaluator = open_evaluator(built, buffers="interpolate")
-    origin, directions, buffers = own_plane(built, evaluator)
+    evaluator, (origin, directions, buffers) = load(case.build(), buffers="interpolate")
     space, rng = evaluator.description.space, np.random.default_rng(0)
     floating = [info.name for info in space.buffers if info.dtype.startswith("float")]
     masks = [
@@ -321,8 +275,6 @@ def test_wrong_points_are_named(case):
 
 def test_several_data_sets_are_each_what_they_are_alone(case):
     """Bit for bit under one plan; the loss, its standard error and every metric."""
-    if isinstance(case.build(), Evaluator):
-        pytest.skip("it has no data set apart")
     model, network, dataset, metrics = built = case.build()
     sets, counts = {"train": dataset, "test": case.build()[2]}, {"train": 24}
     together = open_evaluator((model, network, sets, metrics), num_samples=counts)
@@ -356,8 +308,6 @@ def test_several_data_sets_are_each_what_they_are_alone(case):
 
 def test_the_loss_of_each_class_or_a_clear_refusal(case):
     """Where the loss is one of (outputs, targets) that splits into samples."""
-    if isinstance(case.build(), Evaluator):
-        pytest.skip("it has no data set apart")
     built = case.build()
     try:
         evaluator = open_evaluator(built, groups="target")
@@ -379,10 +329,6 @@ def test_the_loss_of_each_class_or_a_clear_refusal(case):
 
 def test_the_loss_of_each_sample_or_a_clear_refusal(case):
     """Where the loss is one of (outputs, targets) that splits into samples."""
-    if isinstance(case.build(), Evaluator):
-        with pytest.raises(ValueError, match="keep_samples=True does not reach the Evaluator"):
-            open_evaluator(case.build(), keep_samples=True)
-        return
     model, network, dataset, metrics = case.build()
     sets, counts = {"train": dataset, "test": case.build()[2]}, {"train": 24}
     try:

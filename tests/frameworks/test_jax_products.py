@@ -5,17 +5,16 @@ import jax.numpy as jnp
 import jax_cases
 import numpy as np
 import pytest
+from cases import open_evaluator
 from flax import nnx
 from jax.flatten_util import ravel_pytree
 
 from collectors.jax import JaxNetwork
 from collectors.networks.jax_arrays import take_apart
-from workers.callback_fn import make_evaluator
 from workers.curvature.eigenpairs import find_eigenpairs
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import SHARES, Products, ProductSettings
 from workers.errors import CurvatureError
-from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import CurvatureTask
@@ -23,11 +22,6 @@ from workers.pools.in_process import InProcessPool
 
 BUILDS = {"linen": jax_cases.build_linen, "nnx": jax_cases.build_nnx, "plain": jax_cases.build_plain}
 PLAN = MeasurementPlan(16, 1)
-
-
-def open_evaluator(built, batch_size=16, **options):
-    plan = MeasurementPlan(batch_size, 1)
-    return make_evaluator(built, MeasurementSetup(MeasurementOptions(**options), plan=plan, device="cpu"))
 
 
 def whole(network, loss, inputs):
@@ -147,14 +141,14 @@ def test_memory_that_runs_out_halves_the_batches(monkeypatch):
     evaluator = open_evaluator(jax_cases.build_plain(), 40)
     expected = products_of(evaluator)[1]
     with evaluator.products(ProductSettings()) as shares:
-        rest = shares._rest
+        arguments = shares._arguments
 
-        def hungry(number):
-            if shares._samples.size(number) > 2:
+        def hungry(batch):
+            if batch.size > 2:
                 raise MemoryError("RESOURCE_EXHAUSTED: as XLA says")
-            return rest(number)
+            return arguments(batch)
 
-        monkeypatch.setattr(shares, "_rest", hungry)
+        monkeypatch.setattr(shares, "_arguments", hungry)
         np.testing.assert_allclose(Products(shares)(shares.layout.gaussian(5)), expected, atol=1e-5)
         assert "memory ran out: the curvature is computed in batches of 2 samples" in shares.notes[-1]
 

@@ -17,6 +17,8 @@ from cases import own_values as measured_at_own_weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from keras_cases import BACK_END, CrashAfter, data, halves, saving, small_model, two_inputs
 from pages import code_blocks, run_page_block, takes_minutes
+from scripts import run_script
+from waiting import PATIENCE
 
 from collectors.keras import SummaryCollector
 from collectors.networks.keras_network import to_array
@@ -34,7 +36,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't
 layers = keras.layers
 STEPS = {"unit": "step", "intervals": [list(range(13))]}
 EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2, 3]]}
-
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": BACK_END}
 
 own_values = functools.partial(measured_at_own_weights, plan=MeasurementPlan(batch_size=32))
 
@@ -106,10 +108,8 @@ def test_names_in_a_new_process_are_the_same(tmp_path):
         "import keras_cases, json; from collectors.networks.readers import describe_network; "
         "print(json.dumps(describe_network(keras_cases.two_inputs()).to_json()))"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": BACK_END}
-    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     here = json.loads(json.dumps(describe_network(two_inputs()).to_json()))
-    assert json.loads(result.stdout) == here
+    assert json.loads(run_script(code, env=ENVIRONMENT, patience=2 * PATIENCE)) == here
 
 
 def test_names_are_readable():
@@ -376,13 +376,9 @@ def test_an_epoch_that_was_cut_short_is_none(tmp_path):
     assert present(tmp_path) == [0, 1, 2]
 
 
-def crash(folder):
-    with pytest.raises(keras_cases.Crash):
-        fit(small_model(), SummaryCollector(folder, collect_landscape=STEPS), CrashAfter(7))
-
-
 def test_a_crash_without_with_is_whole_once_the_callback_is_gone(tmp_path):
-    crash(tmp_path)
+    with pytest.raises(keras_cases.Crash):
+        fit(small_model(), SummaryCollector(tmp_path, collect_landscape=STEPS), CrashAfter(7))
     gc.collect()
     assert present(tmp_path) == list(range(8))
     assert "checkpoint-writer" not in {thread.name for thread in threading.enumerate()}
@@ -394,8 +390,7 @@ def test_a_crash_of_the_process_is_whole(tmp_path):
         f"collector = SummaryCollector({str(tmp_path)!r}, collect_landscape={STEPS!r})\n"
         "small_model().fit(*data(32), batch_size=8, epochs=3, verbose=0, callbacks=[collector, CrashAfter(7)])"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": BACK_END}
-    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    result = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert "Crash" in result.stderr
     assert present(tmp_path) == list(range(8))
 

@@ -3,14 +3,13 @@
 import keras
 import numpy as np
 import pytest
+from cases import open_evaluator
 from keras_cases import data, small_model
 
 from collectors.networks.readers import describe_network, read_network
-from workers.callback_fn import make_evaluator
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Products, ProductSettings
 from workers.errors import CurvatureError
-from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import CurvatureTask
@@ -71,11 +70,6 @@ def weights_of(model):
     return np.concatenate([array.ravel().astype(np.float64) for array in model.get_weights()])
 
 
-def open_evaluator(model, dataset, batch_size=16):
-    setup = MeasurementSetup(MeasurementOptions(), plan=MeasurementPlan(batch_size, 1), device="cpu")
-    return make_evaluator((model, model, dataset, None), setup)
-
-
 @pytest.mark.parametrize("kind", ["mean", "weighted", "batches"])
 def test_products_are_those_of_float64(kind):
     x, y = data()
@@ -92,7 +86,7 @@ def test_products_are_those_of_float64(kind):
     before = weights_of(model)
     loss, slope = gradient_of(before, x.astype(np.float64), y, counts.astype(np.float64))
     hessian = hessian_of(before, x.astype(np.float64), y, counts.astype(np.float64))
-    with open_evaluator(model, dataset).products(ProductSettings()) as shares:
+    with open_evaluator((model, model, dataset, None)).products(ProductSettings()) as shares:
         products = Products(shares)
         vector = shares.layout.gaussian(5)
         assert products.loss == pytest.approx(loss, rel=1e-6)
@@ -134,15 +128,16 @@ def test_the_curvature_of_a_checkpoint_with_other_statistics():
 
 
 @pytest.mark.parametrize(
-    ("model", "matrix", "message"),
+    ("build", "matrix", "message"),
     [
         (perceptron, "ggn", r'matrix must be "hessian" for a Keras network, but is \'ggn\''),
         (lambda: perceptron(loss=CrossEntropy(from_logits=True, reduction="sum")), "hessian",
          r'reduction="sum" beside what regularizers and layers add has no curvature'),
     ],
 )  # fmt: skip
-def test_what_has_no_products(model, matrix, message):
-    evaluator = open_evaluator(model(), data())
+def test_what_has_no_products(build, matrix, message):
+    model = build()
+    evaluator = open_evaluator((model, model, data(), None))
     with pytest.raises(CurvatureError, match=message):
         Products(evaluator.products(ProductSettings(matrix)))
 
@@ -151,4 +146,4 @@ def test_low_precision_is_refused():
     model = keras.Sequential([keras.Input((6,)), layers.Dense(4, dtype="bfloat16")])
     model.compile("sgd", CrossEntropy(from_logits=True))
     with pytest.raises(CurvatureError, match="weights are bfloat16, in which second derivatives are rounding"):
-        open_evaluator(model, data()).products(ProductSettings())
+        open_evaluator((model, model, data(), None)).products(ProductSettings())

@@ -4,8 +4,6 @@ import copy
 import os
 import pickle
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import cloudpickle
@@ -17,9 +15,9 @@ import torch
 from cases import weights
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer, run_quietly
 from pages import code_blocks, run_page_block, takes_minutes
+from scripts import run_python, run_script
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
-from waiting import PATIENCE
 from worker_cases import classes, features, found, seeded
 
 from collectors.lightning import SummaryCollector
@@ -253,12 +251,9 @@ def run_two_processes(package, tmp_path, strategy):
     folders = [str(tests / "support"), str(tests / "frameworks"), str(tests.parent)]
     script = tmp_path / "train.py"
     script.write_text(TWO_PROCESSES.format(folders=folders, name=package))
-    result = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / strategy), strategy], cwd=tmp_path, capture_output=True, text=True,
-        timeout=PATIENCE, check=False, env={**os.environ, "PL_TORCH_DISTRIBUTED_BACKEND": "gloo"},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr[-3000:]
-    ranks = sorted(re.findall(r"rank (\d) steps (\d+)", result.stdout))
+    environment = {**os.environ, "PL_TORCH_DISTRIBUTED_BACKEND": "gloo"}
+    printed = run_python(script, tmp_path / strategy, strategy, cwd=tmp_path, env=environment)
+    ranks = sorted(re.findall(r"rank (\d) steps (\d+)", printed))
     assert ranks == [("0", "6"), ("1", "6")]
     run = RunDirectory(tmp_path / strategy)
     assert run.present(tuple(range(20))) == list(range(7))
@@ -475,9 +470,7 @@ def test_only_the_package_that_is_used_is_imported(tmp_path):
         ("lightning.pytorch", "lightning.pytorch", "pytorch_lightning"),
         ("pytorch_lightning", "pytorch_lightning", "lightning"),
     ):
-        subprocess.run(
-            [sys.executable, "-c", code.format(name, path, other)], cwd=tmp_path, check=True, timeout=PATIENCE
-        )
+        run_script(code.format(name, path, other), cwd=tmp_path)
 
 
 @takes_minutes

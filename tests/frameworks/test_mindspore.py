@@ -17,7 +17,19 @@ from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from measured_planes import measure_plane
 from mindspore import nn, ops
 from mindspore.train import Accuracy, Loss, Model, RunContext
-from mindspore_cases import ConvNet, arrays, build, dataset
+from mindspore_cases import (
+    FOUR_STEPS,
+    MODES,
+    TWO_EPOCHS,
+    ConvNet,
+    WithOwnLoss,
+    arrays,
+    build,
+    dataset,
+    model_of,
+    sparse_loss,
+    without_dropout,
+)  # fmt: skip
 from pages import code_blocks, run_page_block, takes_minutes
 from scripts import run_python
 
@@ -33,39 +45,24 @@ from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, SamplesError
 from workers.evaluator import MeasurementSetup
 
-MODES = {"graph": mindspore.GRAPH_MODE, "pynative": mindspore.PYNATIVE_MODE}
-FOUR_STEPS = {"unit": "step", "intervals": [[1, 2, 3, 4]], "landscape_size": 3, "num_samples": 48}
 ONE_PLANE = {"landscape_size": 3, "num_samples": 48, "create_landscape": {"train": True, "result": False}}
 
 
-@pytest.fixture(params=MODES)
-def mode(request):
-    mindspore.set_context(mode=MODES[request.param])
-    return request.param
+def train(callbacks, epochs=1, network=None):
+    model = model_of(network or ConvNet())
+    model.train(epochs, dataset(32, 8), callbacks=callbacks, dataset_sink_mode=False)
 
 
-@pytest.fixture
-def pynative():
-    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+def collecting(folder, landscape=FOUR_STEPS):
+    return SummaryCollector(folder, collect_landscape=landscape, keep_default_action=False)
 
 
-def sparse_loss(reduction="mean"):
-    return nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction=reduction)
-
-
-def without_dropout():
-    network = ConvNet()
-    network.dropout = nn.Dropout(p=0.0)
-    return network
-
-
-def train(callbacks, epochs=1, network=None, loss=None, **options):
-    network = network or ConvNet()
-    optimizer = nn.Momentum(network.trainable_params(), 0.05, 0.9)
-    Model(network, loss or sparse_loss(), optimizer).train(
-        epochs, dataset(32, 8), callbacks=callbacks, dataset_sink_mode=False, **options
-    )
-    return network
+def rewrite_metadata(folder, files):
+    """Changes which files a run's metadata names, by number, and forgets their SHA-256."""
+    path = folder / "ckpt_dir" / "train_metadata.json"
+    metadata = json.loads(path.read_text())
+    metadata["model_params_file_map"] |= {number: str(file) for number, file in files.items()}
+    path.write_text(json.dumps({**metadata, "sha256": {}}))
 
 
 def torch_twin(state):
@@ -101,9 +98,9 @@ def test_the_references_example_runs(argument, tmp_path):
 
 
 def test_the_file_holds_what_pytorch_gives(mode, tmp_path):
-    train([SummaryCollector(tmp_path, collect_landscape=FOUR_STEPS, keep_default_action=False)])
+    train([collecting(tmp_path)])
     (landscape,) = SummaryLandscape(tmp_path).gen_landscapes_with_multi_process(
-        lambda: build(MODES[mode], shuffle=True), ONE_PLANE, device_ids=[1], save_directions=True, progress=False
+        lambda: build(mode, shuffle=True), ONE_PLANE, device_ids=[1], save_directions=True, progress=False
     )
     run = RunDirectory(tmp_path)
     origin = run.checkpoint(4)
@@ -122,7 +119,7 @@ def test_the_file_holds_what_pytorch_gives(mode, tmp_path):
 
 
 def test_the_loss_is_that_of_a_plain_evaluation(mode):
-    built = build(MODES[mode], shuffle=True)
+    built = build(mode, shuffle=True)
     model, network, data, _ = built
     expected = model.eval(data)
     before = read(network)
@@ -277,7 +274,8 @@ class BrokenMetric(Accuracy):
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
-        ({0: Model(nn.Dense(2, 2))}, CallbackFunctionError, "its loss_fn is None; pass loss_fn to Model"),
+        ({0: Model(nn.Dense(2, 2))}, CallbackFunctionError, "has no loss_fn, .* of inputs and targets, but: .* Pass"),
+        ({0: None, 3: {"accuracy"}}, CallbackFunctionError, r"metrics must be empty .*, but got \['accuracy'\]"),
         ({0: nn.MSELoss}, CallbackFunctionError, "but is the class MSELoss"),
         ({0: 3}, CallbackFunctionError, "a mindspore.train.Model with a loss_fn or a loss function"),
         ({2: pipelines.NumpySlicesDataset(arrays(8))}, SamplesError, "gave single samples; end it with .batch"),
@@ -379,14 +377,29 @@ def test_losses_and_metrics_come_from_float32_outputs(pynative):
     assert not description.notes
 
 
-class WithOwnLoss(nn.Cell):
-    def __init__(self, network):
+class Regularized(nn.Cell):
+    """Computes its loss from its own layers, without a loss of MindSpore's among them."""
+
+    def __init__(self):
         super().__init__()
-        self.network = network
-        self.loss = sparse_loss()
+        self.body = ConvNet()
 
     def construct(self, images, labels):
-        return self.loss(self.network(images), labels)
+        outputs = self.body(images)
+        return ops.cross_entropy(outputs, labels) + ops.square(outputs).mean()
+
+
+def test_a_network_that_computes_its_loss(mode):
+    network, state = Regularized(), read(ConvNet())
+    network.set_train(True)
+    with torch.no_grad():
+        outputs = torch_twin(state)(torch.tensor(arrays(48)["image"]))
+    expected = torch_loss(state) + float(outputs.square().mean())
+    for model, metrics in ((Model(network), None), (None, {"Loss": Loss()})):
+        values, description = own_values((model, network, dataset(), metrics))
+        assert values == {"loss": pytest.approx(expected, rel=1e-5)}
+        assert not description.partition_dependent
+    assert network.body.training
 
 
 def test_wrappers_leave_no_trace(pynative):
@@ -408,16 +421,15 @@ def test_a_run_of_mindspores_own_collector(mode, tmp_path):
     own = mindspore.SummaryCollector(
         str(written), collect_specified_data={"collect_landscape": dict(FOUR_STEPS)}, keep_default_action=False
     )
-    ours = SummaryCollector(tmp_path / "ours", collect_landscape=FOUR_STEPS, keep_default_action=False)
     # MindSpore's own refuses another callback of that name, so there are two equal trainings.
     train([own], network=without_dropout())
-    train([ours], network=without_dropout())
+    train([collecting(tmp_path / "ours")], network=without_dropout())
     shutil.move(written, moved)
     metadata = json.loads((moved / "ckpt_dir" / "train_metadata.json").read_text())
     assert all(path.startswith(str(written)) for path in metadata["model_params_file_map"].values())
     results = [
         SummaryLandscape(folder).gen_landscapes_with_multi_process(
-            lambda: build(MODES[mode]), ONE_PLANE, device_ids=[0], output=tmp_path / name, progress=False
+            lambda: build(mode), ONE_PLANE, device_ids=[0], output=tmp_path / name, progress=False
         )[0]
         for folder, name in ((moved, "a"), (tmp_path / "ours", "b"))
     ]
@@ -445,11 +457,8 @@ def test_checkpoints_with_optimizer_and_wrapped_names(pynative, tmp_path):
     wrapped = WithOwnLoss(network)
     mindspore.save_checkpoint(wrapped, str(folder / "wrapped.ckpt"))
     assert "network.classifier.weight" in mindspore.load_checkpoint(str(folder / "wrapped.ckpt"))
-    metadata = json.loads((folder / "train_metadata.json").read_text())
-    metadata["model_params_file_map"] |= {"2": str(tmp_path / "whole_2.ckpt"), "3": "/gone/wrapped.ckpt"}
-    metadata["sha256"] = {}
+    rewrite_metadata(tmp_path / "own", {"2": tmp_path / "whole_2.ckpt", "3": "/gone/wrapped.ckpt"})
     shutil.copy(tmp_path / "whole_2.ckpt", folder)
-    (folder / "train_metadata.json").write_text(json.dumps(metadata))
     own = RunDirectory(tmp_path / "own")
     for number in (2, 3):
         file = own.checkpoint(number, describe_network(ConvNet()))
@@ -458,12 +467,9 @@ def test_checkpoints_with_optimizer_and_wrapped_names(pynative, tmp_path):
 
 
 def test_damaged_and_foreign_ckpt_files(pynative, tmp_path):
-    train([SummaryCollector(tmp_path, collect_landscape=FOUR_STEPS, keep_default_action=False)])
+    train([collecting(tmp_path)])
     folder = tmp_path / "ckpt_dir"
-    metadata = json.loads((folder / "train_metadata.json").read_text())
-    metadata["model_params_file_map"]["1"] = "one.ckpt"
-    metadata["sha256"] = {}
-    (folder / "train_metadata.json").write_text(json.dumps(metadata))
+    rewrite_metadata(tmp_path, {"1": "one.ckpt"})
     (folder / "one.ckpt").write_bytes(b"\x0a\xff\xff nonsense")
     with pytest.raises(CheckpointError, match="is damaged or no checkpoint of MindSpore"):
         RunDirectory(tmp_path).checkpoint(1)
@@ -473,12 +479,8 @@ def test_damaged_and_foreign_ckpt_files(pynative, tmp_path):
 
 
 def test_fit_and_early_stops(pynative, tmp_path):
-    settings = {"unit": "epoch", "intervals": [[0, 1, 2]]}
-    network = ConvNet()
-    optimizer = nn.Momentum(network.trainable_params(), 0.05, 0.9)
-    model = Model(network, sparse_loss(), optimizer, metrics={"accuracy"})
-    collector = SummaryCollector(tmp_path / "fit", collect_landscape=settings, keep_default_action=False)
-    model.fit(2, dataset(32, 8), dataset(16, 8), callbacks=[collector])
+    model = model_of(ConvNet(), metrics={"accuracy"})
+    model.fit(2, dataset(32, 8), dataset(16, 8), callbacks=[collecting(tmp_path / "fit", TWO_EPOCHS)])
     assert RunDirectory(tmp_path / "fit").present((0, 1, 2)) == [0, 1, 2]
 
     class Stop(mindspore.train.Callback):
@@ -486,17 +488,13 @@ def test_fit_and_early_stops(pynative, tmp_path):
             if run_context.original_args().cur_step_num == 6:
                 run_context.request_stop()
 
-    collector = SummaryCollector(tmp_path / "stopped", collect_landscape=settings, keep_default_action=False)
     with pytest.warns(UserWarning, match=r"training ended at epoch 1 without saving \[2\]"):
-        train([collector, Stop()], epochs=2)
+        train([collecting(tmp_path / "stopped", TWO_EPOCHS), Stop()], epochs=2)
     assert RunDirectory(tmp_path / "stopped").present((0, 1, 2)) == [0, 1]
 
 
 def test_what_cannot_be_collected(tmp_path, mode):
-    collectors = [
-        SummaryCollector(tmp_path / str(index), collect_landscape=FOUR_STEPS, keep_default_action=False)
-        for index in range(2)
-    ]
+    collectors = [collecting(tmp_path / name) for name in ("one", "other")]
     with pytest.raises(ValueError, match="at most one SummaryCollector"):
         train(collectors)
     parameters = mindspore.train.callback._callback.InternalCallbackParam(
@@ -516,9 +514,8 @@ from workers.measurement_options import MeasurementOptions
 from workers.pools.ray_pool import RayPool
 
 def callback_fn():
-    import mindspore
     from mindspore_cases import build
-    return build(mindspore.PYNATIVE_MODE)
+    return build("pynative")
 
 if __name__ == "__main__":
     ray.init("local", num_cpus=2, resources={"NPU": 2}, include_dashboard=False, log_to_driver=False)

@@ -4,9 +4,7 @@ import mindspore
 import numpy as np
 import pytest
 from cases import Crash, Recorder
-from mindspore import nn
-from mindspore.train import Model
-from mindspore_cases import ConvNet, CrashAfter, dataset
+from mindspore_cases import FOUR_STEPS, TWO_EPOCHS, CrashAfter, dataset, model_of, without_dropout
 from monitored_runs import stop_after
 
 import collectors
@@ -25,32 +23,20 @@ from collectors.mindspore import InMindSpore, SummaryCollector
 from collectors.networks.mindspore_network import read
 from collectors.run_directory import RunDirectory
 
-MODES = {"graph": mindspore.GRAPH_MODE, "pynative": mindspore.PYNATIVE_MODE}
-FOUR_STEPS = {"unit": "step", "intervals": [[1, 2, 3, 4]], "landscape_size": 3, "num_samples": 48}
-
-
-@pytest.fixture(params=MODES)
-def mode(request):
-    mindspore.set_context(mode=MODES[request.param])
-    return request.param
-
-
-@pytest.fixture
-def pynative():
-    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
-
-
-def model(metrics=None):
-    network = ConvNet()
-    network.dropout = nn.Dropout(p=0.0)
-    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
-    return Model(network, loss, nn.Momentum(network.trainable_params(), 0.05, 0.9), metrics=metrics), network
-
 
 def train(callbacks, epochs=2, **options):
-    made, network = model()
-    made.train(epochs, dataset(32, 8), callbacks=callbacks, dataset_sink_mode=False, **options)
+    network = without_dropout()
+    model_of(network).train(epochs, dataset(32, 8), callbacks=callbacks, dataset_sink_mode=False, **options)
     return network
+
+
+def fit(callbacks, epochs=2):
+    model = model_of(without_dropout(), metrics={"accuracy"})
+    model.fit(epochs, dataset(32, 8), dataset(16, 8), callbacks=callbacks, dataset_sink_mode=False)
+
+
+def collecting(folder, landscape=TWO_EPOCHS, kind=collectors.SummaryCollector):
+    return kind(folder, collect_landscape=landscape, keep_default_action=False)
 
 
 def in_our_model(callback, epochs=2):
@@ -69,8 +55,7 @@ def test_the_hooks_are_those_of_our_model(mode):
     pytest.importorskip("torch")
     ours, theirs = Recorder(), Recorder()
     in_our_model(ours)
-    made, _ = model({"accuracy"})
-    made.fit(2, dataset(32, 8), dataset(16, 8), callbacks=[InMindSpore(theirs)], dataset_sink_mode=False)
+    fit([InMindSpore(theirs)])
     assert theirs.calls == ours.calls
     for hook, params in ours.params.items():
         for key in ("mode", "epoch_num", "cur_epoch_num", "batch_num", "cur_step_num", "initial_step"):
@@ -82,19 +67,11 @@ def test_the_hooks_are_those_of_our_model(mode):
 
 def test_an_evaluation_alone(mode):
     recorder, history = Recorder(), History()
-    made, _ = model({"accuracy", "loss"})
+    made = model_of(without_dropout(), metrics={"accuracy", "loss"})
     results = made.eval(dataset(32, 8), callbacks=[InMindSpore(recorder, history)], dataset_sink_mode=False)
-    names = [call if isinstance(call, str) else call[0] for call in recorder.calls]
     steps = ["on_eval_step_begin", "on_eval_step_end"] * 4
-    assert names == [
-        "enter",
-        "on_eval_begin",
-        "on_eval_epoch_begin",
-        *steps,
-        "on_eval_epoch_end",
-        "on_eval_end",
-        "exit",
-    ]
+    begin, end = ["on_eval_begin", "on_eval_epoch_begin"], ["on_eval_epoch_end", "on_eval_end"]
+    assert recorder.names == ["enter", *begin, *steps, *end, "exit"]
     assert history.epoch == {"epoch": [1]}
     assert history.history["accuracy"] == [results["accuracy"]]
     assert history.history["net_output"] == pytest.approx([results["loss"]], rel=1e-6)
@@ -114,10 +91,10 @@ def test_our_monitors(mode, capsys):
 
 def test_nan_stops_the_training(mode):
     recorder = Recorder()
-    made, network = model()
+    network = without_dropout()
     network.classifier.weight.set_data(mindspore.Tensor(np.full((5, 144), np.nan, np.float32)))
     with pytest.raises(ValueError, match="In epoch: 1 step: 1, loss is NAN or INF"):
-        made.train(1, dataset(32, 8), callbacks=[InMindSpore(recorder, LossMonitor())], dataset_sink_mode=False)
+        model_of(network).train(1, dataset(32, 8), [InMindSpore(recorder, LossMonitor())], dataset_sink_mode=False)
     assert [str(error)[:18] for error in recorder.errors] == ["In epoch: 1 step: "]
     assert recorder.calls[-1] == "exit ValueError"
 
@@ -135,8 +112,7 @@ def test_an_initial_epoch_goes_on_counting(pynative):
 @pytest.mark.parametrize("hook", ["on_train_step_end", "on_train_epoch_end", "on_eval_begin", "on_eval_end"])
 def test_a_stop_ends_the_training(hook, pynative):
     recorder = Recorder(stop_at=hook)
-    made, _ = model({"accuracy"})
-    made.fit(5, dataset(32, 8), dataset(16, 8), callbacks=[InMindSpore(recorder)], dataset_sink_mode=False)
+    fit([InMindSpore(recorder)], epochs=5)
     epochs = {call[1] for call in recorder.calls if call[0] == "on_train_step_end"}
     assert epochs == {1}
     assert recorder.calls[-1] == "exit"
@@ -165,8 +141,7 @@ def test_both_collectors_together(mode, tmp_path):
         collect_specified_data={"collect_landscape": dict(FOUR_STEPS)},
         keep_default_action=False,
     )
-    ours = collectors.SummaryCollector(tmp_path / "ours", collect_landscape=FOUR_STEPS, keep_default_action=False)
-    train([theirs, InMindSpore(ours)])
+    train([theirs, InMindSpore(collecting(tmp_path / "ours", FOUR_STEPS))])
     a, b = RunDirectory(tmp_path / "theirs"), RunDirectory(tmp_path / "ours")
     assert a.present((1, 2, 3, 4)) == b.present((1, 2, 3, 4)) == [1, 2, 3, 4]
     for number in (1, 4):
@@ -176,15 +151,9 @@ def test_both_collectors_together(mode, tmp_path):
 
 
 def test_our_collector_is_that_of_the_framework(pynative, tmp_path):
-    epochs = {"unit": "epoch", "intervals": [[0, 1, 2]]}
     for folder, callback in (
-        ("plain", SummaryCollector(tmp_path / "plain", collect_landscape=epochs, keep_default_action=False)),
-        (
-            "adapted",
-            InMindSpore(
-                collectors.SummaryCollector(tmp_path / "adapted", collect_landscape=epochs, keep_default_action=False)
-            ),
-        ),
+        ("plain", collecting(tmp_path / "plain", kind=SummaryCollector)),
+        ("adapted", InMindSpore(collecting(tmp_path / "adapted"))),
     ):
         train([callback])
         assert RunDirectory(tmp_path / folder).present((0, 1, 2)) == [0, 1, 2]
@@ -194,10 +163,8 @@ def test_our_collector_is_that_of_the_framework(pynative, tmp_path):
 
 
 def test_an_epoch_that_is_cut_short_does_not_count(pynative, tmp_path):
-    settings = {"unit": "epoch", "intervals": [[0, 1, 2]]}
-    collector = collectors.SummaryCollector(tmp_path, collect_landscape=settings, keep_default_action=False)
     with pytest.warns(UserWarning, match=r"training ended at epoch 1 without saving \[2\]"):
-        train([InMindSpore(stop_after(6), collector)])
+        train([InMindSpore(stop_after(6), collecting(tmp_path))])
     assert RunDirectory(tmp_path).present((0, 1, 2)) == [0, 1]
 
 
@@ -223,14 +190,8 @@ def test_an_overridden_hook_is_called_once(kind, pynative, tmp_path):
 
     base = History if kind == "adapted" else SummaryCollector
     subclass = type("Mine", (base,), {hook: overriding(hook) for hook in LEGACY_HOOKS})
-    settings = {"unit": "epoch", "intervals": [[0, 1, 2]]}
-    callback = (
-        InMindSpore(subclass())
-        if kind == "adapted"
-        else subclass(tmp_path, collect_landscape=settings, keep_default_action=False)
-    )
-    made, _ = model()
-    made.train(2, dataset(16, 8), callbacks=[callback], dataset_sink_mode=False)
+    callback = InMindSpore(subclass()) if kind == "adapted" else collecting(tmp_path, kind=subclass)
+    model_of(without_dropout()).train(2, dataset(16, 8), callbacks=[callback], dataset_sink_mode=False)
     epoch = ["epoch_begin", *["step_begin", "step_end"] * 2, "epoch_end"]
     assert calls == [(hook, "train") for hook in ("begin", *epoch, *epoch, "end")]
     if kind == "collector":
@@ -243,10 +204,7 @@ def test_a_subclass_of_the_collector_in_a_fit(pynative, tmp_path):
     class Mine(SummaryCollector):
         pass
 
-    made, _ = model({"accuracy"})
-    settings = {"unit": "epoch", "intervals": [[0, 1, 2]]}
-    collector = Mine(tmp_path, collect_landscape=settings, keep_default_action=False)
-    made.fit(2, dataset(32, 8), dataset(16, 8), callbacks=[collector], dataset_sink_mode=False)
+    fit([collecting(tmp_path, kind=Mine)])
     assert RunDirectory(tmp_path).present((0, 1, 2)) == [0, 1, 2]
 
 
@@ -264,11 +222,10 @@ def test_what_in_mindspore_refuses(pynative, tmp_path):
 
 
 def test_steps_that_cannot_be_seen(mode, tmp_path):
-    collector = collectors.SummaryCollector(tmp_path, collect_landscape=FOUR_STEPS, keep_default_action=False)
     parameters = mindspore.train.callback._callback.InternalCallbackParam(
         list_callback=[], dataset_sink_mode=True, sink_size=4
     )
-    adapter = InMindSpore(collector)
+    adapter = InMindSpore(collecting(tmp_path, FOUR_STEPS))
     if mode == "graph":
         with pytest.raises(ValueError, match='unit="step", but with dataset_sink_mode=True'):
             adapter.on_train_begin(mindspore.train.RunContext(parameters))

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from cases import all_cases
-from test_evaluator_contract import open_evaluator, own_plane
+from cases import all_cases, open_evaluator, own_plane
 
-from workers.evaluator import Evaluator
 from workers.measuring.sample_loss import mean_and_stderr
 from workers.pools.in_process import Worker
 
@@ -14,9 +12,6 @@ from workers.pools.in_process import Worker
 def test_the_losses_of_single_samples_make_the_loss_and_its_error(case):
     built = case.build()
     evaluator = open_evaluator(built)
-    if isinstance(built, Evaluator):
-        assert Worker(evaluator).sample_losses(np.zeros((1, 2))) is None
-        return
     evaluator.load(*own_plane(built, evaluator), far_points=[(1.0, 1.0)])
     points = np.array([[0.0, 0.0], [0.5, -0.5]])
     measured, found = evaluator.measure(points), Worker(evaluator).sample_losses(points)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +17,6 @@ from collectors.networks.weight_space import State, direction_dtype
 
 from ..curvature.products import ProductSettings, ShareProducts
 from ..evaluator import MeasurementSetup
-from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
 from ..measuring.kept_samples import as_kept, own_losses, values_at
 from ..measuring.measured_set import MeasuredSet
@@ -41,7 +41,7 @@ from .functions import (
 )
 from .losses import JaxTotal, SampleTotal, find_metrics, make_totals
 from .placement import Placement
-from .products import DifferentiatedFunction, JaxProducts
+from .products import JaxProducts
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -83,80 +83,57 @@ class JaxEvaluator(NetworkEvaluator):
         self.space = self._network.space
         checks.check_own_options(setup.options, "JAX", _KEYS, _STATISTICS)
         checks.check_movable(self.space, "let JaxNetwork's trainable be true for at least one name")
-        main, *further = read_sets(dataset, setup.options, setup.memory, read_array_samples)
-        device = find_device(setup.device, main.notes)
+        sets = read_sets(dataset, setup.options, setup.memory, read_array_samples)
+        device = find_device(setup.device, sets[0].notes)
         self._placement = Placement(self._network.arrays, device, setup.devices)
         self._placed: dict[str, tuple[int | None, list[Batch]]] = {}
         self._plane: Plane | None = None
         self._points_at_once: dict[str, int] = {}
         with self.settings():
-            self._initial_state = self._place_arrays(
-                {name: np.asarray(value) for name, value in self._network.arrays.items()}
-            )
-            self._state = self._initial_state
-            candidates, totals = self._find_totals(loss, functions, main.samples.own_batches[0])
-            plan = MeasurementPlan(threads=setup.threads)
-            self._sets.append(MeasuredSet(self, main.name, main.samples, candidates, totals, plan, main.notes))
-        self._get_sets_ready(further, totals, setup, self._placement.device.platform)
-        self._use_totals()
+            arrays = {name: np.asarray(value) for name, value in self._network.arrays.items()}
+            self._state = self._initial_state = self._placement.place_arrays(arrays)
+            candidates, totals = self._find_totals(loss, functions, sets[0].samples.own_batches[0])
+        self._get_sets_ready(sets, candidates, totals, setup, self._placement.device.platform)
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
-        """Puts a plane on the device."""
         wide = {info.name: direction_dtype(info.dtype) for info in self.space.trainable}
         fixed = {info.name: origin[info.name] for info in self.space.parameters if not info.trainable}
         fixed |= {info.name: buffers[info.name] for info in self.space.buffers}
         between = BuffersBetween(self.space, buffers, end_buffers)
         types = {name: direction_dtype(array.dtype.name) for name, array in between.networks[0].items()}
         corners = [{name: array.astype(types[name]) for name, array in corner.items()} for corner in between.corners]
+        place = self._placement.place_arrays
         with self.settings():
             self._plane = Plane(
-                self._place_arrays({name: np.asarray(origin[name]).astype(dtype) for name, dtype in wide.items()}),
-                [
-                    self._place_arrays({name: np.asarray(direction[name], dtype) for name, dtype in wide.items()})
-                    for direction in directions
-                ],
-                self._place_arrays(fixed),
-                [self._place_arrays(corner) for corner in corners],
+                place({name: np.asarray(origin[name]).astype(dtype) for name, dtype in wide.items()}),
+                [place({name: np.asarray(item[name], dtype) for name, dtype in wide.items()}) for item in directions],
+                place(fixed),
+                [place(corner) for corner in corners],
                 dict.fromkeys(between.vectors, 0),
-                [self._place_arrays(network) for network in between.networks if network],
+                [place(network) for network in between.networks if network],
             )
             self._points_at_once = {}
             # Compiled here rather than at the first point, whose time a survey uses to forecast its own.
             self._compile(len(directions))
 
     def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
-        """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, None if self._plane is None else len(self._plane.directions))
         with self.settings():
             return self._measure_each(lambda item: self._measure_points(item, points))
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
-        """Measures one full set of weights, off the plane; the loaded plane stays in place."""
-        fixed = checks.check_loaded(self._plane).fixed
+        fixed, place = checks.check_loaded(self._plane).fixed, self._placement.place_arrays
         with self.settings():
-            state = self._place_arrays({info.name: parameters[info.name] for info in self.space.parameters})
-            names = [info.name for info in self.space.buffers]
-            state |= (
-                {name: fixed[name] for name in names}
-                if buffers is None
-                else self._place_arrays({name: buffers[name] for name in names})
-            )
+            state = place({info.name: parameters[info.name] for info in self.space.parameters})
+            found = {info.name: (fixed if buffers is None else buffers)[info.name] for info in self.space.buffers}
+            state |= found if buffers is None else place(found)
             return self._measure_each(
                 lambda item: self._values_of(state, self._placed_batches(item), item.totals, item)
             )
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss."""
-        function = DifferentiatedFunction(
-            self._network,
-            {name: np.asarray(value) for name, value in self._network.arrays.items()},
-            cast(JaxTotal, self._main.loss),
-            self._main.samples,
-            self._main.batch_size,
-            self._placement,
-            self.settings,
-        )
-        return JaxProducts(function, settings)
+        return JaxProducts(self._network, self._main, self._placement, self.settings, settings)
 
     def close(self) -> None:
         """Frees the device's memory; the user's network was never touched."""
@@ -168,19 +145,19 @@ class JaxEvaluator(NetworkEvaluator):
     ) -> tuple[list[JaxTotal], dict[str, JaxTotal]]:
         """Returns the ways to add the loss up, and the metrics, from the first batch."""
         with checks.callback_errors("compiled and evaluated"):
-            outputs = jax.eval_shape(self._outputs, self._initial_state, batch.inputs)
+            outputs = jax.eval_shape(functools.partial(outputs_of, self._network), self._initial_state, batch.inputs)
             whole, split, totals = make_totals(loss, metrics, outputs, batch)
         candidates = [whole] if split is None else [whole, split]
         self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
         return candidates, totals
 
-    def _use_totals(self) -> None:
+    @property
+    def _keys(self) -> tuple[str, ...]:
         # At points only what some data set needs is computed.
-        chosen = {cast(JaxTotal, total).key: cast(JaxTotal, total) for item in self._sets for total in item.totals}
-        self._functions.totals = list(chosen.values())
+        return tuple(dict.fromkeys(cast(JaxTotal, total).key for item in self._sets for total in item.totals))
 
     def samples_for_test(self, samples: Samples) -> Samples:
-        """Returns the samples with the targets among the inputs: losses are computed where the network is."""
+        # With the targets among the inputs: losses are computed where the network is.
         return samples.map_batches(lambda batch: Batch((batch.inputs, batch.targets), None, batch.size))
 
     def forward_here(self) -> Callable[..., Any]:
@@ -192,18 +169,13 @@ class JaxEvaluator(NetworkEvaluator):
         return run
 
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
-        """Moves the network to a point of the loaded plane."""
         plane = checks.check_loaded(self._plane)
         self._state = self._functions.state_at(np.asarray(coordinates, np.float64), plane)
 
     def leave(self) -> None:
-        """Moves the network back to callback_fn's weights."""
         self._state = self._initial_state
 
     def sets_changed(self) -> None:
-        """Compiles anew."""
-        self._functions = self._functions.anew()
-        self._use_totals()
         self._points_at_once = {}
         self._compile(len(checks.check_loaded(self._plane).directions))
 
@@ -212,22 +184,21 @@ class JaxEvaluator(NetworkEvaluator):
             with naming_set(item.name):
                 jax.block_until_ready(self._start(np.zeros((1, axes)), ends(self._placed_batches(item))))
 
-    def _outputs(self, state: Mapping[str, Any], inputs: Any) -> Any:
-        return outputs_of(self._network, state, inputs)
-
     def _measure_points(self, item: MeasuredSet, points: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Returns the values of a data set at points, shape (points, axes), by the metric's own name."""
         columns: list[dict[str, NDArray[Any]]] = []
         under_way: list[tuple[list[Any], bool]] = []
         batches = self._placed_batches(item)
 
+        def add_up(values: list[Any], one_point: bool) -> dict[str, NDArray[Any]]:
+            return _add_up(_read_back(values, one_point=one_point), batches, item.totals, item)
+
         for group in groups_of(points, self._group_size(item, len(points))):
             # The device computes the next groups while the host adds the values of earlier ones up.
             under_way.append((self._start(group, batches), len(group) == 1))
             if len(under_way) >= _GROUPS_UNDER_WAY:
-                values, one_point = under_way.pop(0)
-                columns.append(_add_up(values, batches, item.totals, item, one_point=one_point))
-        columns += [_add_up(values, batches, item.totals, item, one_point=one_point) for values, one_point in under_way]
+                columns.append(add_up(*under_way.pop(0)))
+        columns += [add_up(*group) for group in under_way]
         return {
             name: np.concatenate([column[name] for column in columns]) if columns else np.empty(0)
             for name in (*item.description.metrics, *([SAMPLE_LOSSES] if item.keeps_samples and columns else []))
@@ -235,15 +206,13 @@ class JaxEvaluator(NetworkEvaluator):
 
     def _start(self, coordinates: NDArray[Any], batches: Sequence[Batch]) -> list[Any]:
         """Begins to measure a few points on batches; returns the values of each."""
-        plane = checks.check_loaded(self._plane)
+        plane, keys = checks.check_loaded(self._plane), self._keys
         if len(coordinates) == 1:
-            return [self._functions.at_point(coordinates[0], plane, batch) for batch in batches]
-        return [self._functions.at_points(coordinates, plane, batch) for batch in batches]
+            return [self._functions.at_point(coordinates[0], plane, batch, keys) for batch in batches]
+        return [self._functions.at_points(coordinates, plane, batch, keys) for batch in batches]
 
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
-        """Measures batches where the network is."""
-        placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
-        return self._values_of(self._state, placed, [loss, *metrics.values()])
+        return self._values_of(self._state, self._place_batches(batches), [loss, *metrics.values()])
 
     def _values_of(
         self,
@@ -252,8 +221,8 @@ class JaxEvaluator(NetworkEvaluator):
         totals: Sequence[Total],
         item: MeasuredSet | None = None,
     ) -> dict[str, float]:
-        values = [self._functions.at_state(state, batch) for batch in batches]
-        return values_at(_add_up(values, batches, totals, item, one_point=True), 0)
+        values = _read_back([self._functions.at_state(state, batch) for batch in batches], one_point=True)
+        return values_at(_add_up(values, batches, totals, item), 0)
 
     def _sums_of_samples(self, item: MeasuredSet, points: Float64[np.ndarray, "points axes"]) -> dict[str, Any]:
         loss = item.loss
@@ -270,45 +239,35 @@ class JaxEvaluator(NetworkEvaluator):
         batch_size = item.plan.batch_size
         if item.name not in self._placed or self._placed[item.name][0] != batch_size:
             self._placed.pop(item.name, None)
-            batches = item.samples.batches(batch_size)
-            placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
-            self._placed[item.name] = (batch_size, placed)
+            self._placed[item.name] = (batch_size, self._place_batches(item.samples.batches(batch_size)))
         return self._placed[item.name][1]
+
+    def _place_batches(self, batches: Sequence[Batch]) -> list[Batch]:
+        place = self._placement.place
+        return [Batch(place(batch.inputs), place(batch.targets), batch.size) for batch in batches]
 
     def _group_size(self, item: MeasuredSet, points: int) -> int:
         if points < POINTS_AT_ONCE or self._placement.is_kept:
             return 1
         if item.name not in self._points_at_once:
             plane, batch = checks.check_loaded(self._plane), self._placed_batches(item)[0]
-            lowered = self._functions.lower_at_point(np.zeros(len(plane.directions)), plane, batch)
+            lowered = self._functions.lower_at_point(np.zeros(len(plane.directions)), plane, batch, self._keys)
             self._points_at_once[item.name] = points_at_once(lowered)
         return self._points_at_once[item.name]
 
     def settings(self) -> contextlib.AbstractContextManager[None]:
-        """Returns the context in which everything is computed."""
         return measurement_settings(self._placement.device)
-
-    def _place(self, tree: Any) -> Any:
-        return self._placement.place(tree)
-
-    def _place_arrays(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        return self._placement.place_arrays(arrays)
 
 
 def _add_up(
-    values: Sequence[Any],
-    batches: Sequence[Batch],
-    totals: Sequence[Total],
-    item: MeasuredSet | None = None,
-    *,
-    one_point: bool,
+    values: Sequence[Any], batches: Sequence[Batch], totals: Sequence[Total], item: MeasuredSet | None
 ) -> dict[str, NDArray[Any]]:
     """Returns the values of totals at points, and those of an item's groups and samples where it is given."""
-    on_host, sizes = _read_back(values, one_point=one_point), [batch.size for batch in batches]
+    sizes = [batch.size for batch in batches]
     columns: dict[str, NDArray[Any]] = {}
     for total in totals:
         assert isinstance(total, JaxTotal)
-        own = [parts[total.key] for parts in on_host]
+        own = [parts[total.key] for parts in values]
         columns |= total.columns(own, sizes)
         if item is None or total.name != "loss" or not isinstance(total, SampleTotal):
             continue
@@ -319,8 +278,8 @@ def _add_up(
     return columns
 
 
-def _read_back(values: Sequence[Any], *, one_point: bool) -> Any:
-    on_host = jax.device_get(list(values))
+def _read_back(values: list[Any], *, one_point: bool) -> Any:
+    on_host = jax.device_get(values)
     return jax.tree.map(lambda leaf: leaf[None], on_host) if one_point else on_host
 
 

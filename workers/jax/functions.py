@@ -16,13 +16,13 @@ from collectors.networks.jax_arrays import NamedArrays
 from collectors.networks.weight_space import numpy_dtype
 
 from ..errors import first_line
+from ..measuring.totals import low_precision
 from ..samples.batches import Batch
 from ..users_code import warn_user
 from .losses import JaxTotal
 
 POINTS_AT_ONCE = 8
 _MOST_OPERATIONS = 64e6
-_FLOAT32_BYTES = 4
 
 
 class Plane(NamedTuple):
@@ -39,16 +39,26 @@ class Plane(NamedTuple):
 class CompiledFunctions:
     """What is measured of a network, compiled once for each shape of a batch; weights are arguments, not constants."""
 
-    def __init__(self, network: NamedArrays, candidates: Sequence[JaxTotal]) -> None:
-        self._network, self._candidates = network, candidates
-        # Those computed at points; they are set before the first one, and again only on functions made ``anew``.
-        self.totals = candidates
-        self._state = jax.jit(self._values)
-        self._point = jax.jit(self._point_values)
-        self._points = jax.jit(jax.vmap(self._point_values, in_axes=(0, None, None, None)))
+    def __init__(self, network: NamedArrays, totals: Sequence[JaxTotal]) -> None:
+        self._network, by_key = network, {total.key: total for total in totals}
+
+        def at_state(state: Mapping[str, Any], inputs: Any, targets: Any, keys: Sequence[str]) -> dict[str, Any]:
+            outputs = outputs_of(network, state, inputs)
+            return {key: by_key[key].inside(outputs, targets) for key in keys}
+
+        def at_point(coordinates: Any, plane: Plane, *batch: Any) -> dict[str, Any]:
+            return at_state(self.state_at(coordinates, plane), *batch)
+
+        def at_points(coordinates: Any, plane: Plane, *batch: Any) -> Any:
+            return jax.vmap(lambda point: at_point(point, plane, *batch))(coordinates)
+
+        self._keys = tuple(by_key)
+        self._state = jax.jit(at_state, static_argnums=3)
+        self._point, self._points = (jax.jit(function, static_argnums=4) for function in (at_point, at_points))
 
     def at_state(self, state: Mapping[str, Any], batch: Batch) -> Any:
-        return self._state(state, batch.inputs, batch.targets)
+        """Returns what each total needs to know."""
+        return self._state(state, batch.inputs, batch.targets, self._keys)
 
     def state_at(self, coordinates: Any, plane: Plane) -> dict[str, Any]:
         """Returns every array of the network, by name, at a point of a plane, coordinates of shape (axes,)."""
@@ -74,42 +84,22 @@ class CompiledFunctions:
             state[info.name] = value.astype(numpy_dtype(info.dtype))
         return state
 
-    def anew(self) -> CompiledFunctions:
-        """Returns such functions that are not compiled yet, so that ``totals`` can be set once more."""
-        return CompiledFunctions(self._network, self._candidates)
+    def at_point(self, coordinates: Any, plane: Plane, batch: Batch, keys: Sequence[str]) -> Any:
+        """Returns what the totals with these keys need to know, at a point of a plane, coordinates of shape (axes,)."""
+        return self._point(coordinates, plane, batch.inputs, batch.targets, keys)
 
-    def at_point(self, coordinates: Any, plane: Plane, batch: Batch) -> Any:
-        """Returns what each of ``totals`` needs to know, at a point of a plane, coordinates of shape (axes,)."""
-        return self._point(coordinates, plane, batch.inputs, batch.targets)
-
-    def at_points(self, coordinates: Any, plane: Plane, batch: Batch) -> Any:
+    def at_points(self, coordinates: Any, plane: Plane, batch: Batch, keys: Sequence[str]) -> Any:
         """Returns what ``at_point`` does, at coordinates of shape (points, axes); every array has the points first."""
-        return self._points(coordinates, plane, batch.inputs, batch.targets)
+        return self._points(coordinates, plane, batch.inputs, batch.targets, keys)
 
-    def lower_at_point(self, coordinates: Any, plane: Plane, batch: Batch) -> Any:
-        return self._point.lower(coordinates, plane, batch.inputs, batch.targets)
-
-    def _values(self, state: Mapping[str, Any], inputs: Any, targets: Any) -> dict[str, Any]:
-        return self._parts(self._candidates, state, inputs, targets)
-
-    def _point_values(self, coordinates: Any, plane: Plane, inputs: Any, targets: Any) -> dict[str, Any]:
-        return self._parts(self.totals, self.state_at(coordinates, plane), inputs, targets)
-
-    def _parts(self, totals: Sequence[JaxTotal], state: Mapping[str, Any], inputs: Any, targets: Any) -> dict[str, Any]:
-        outputs = outputs_of(self._network, state, inputs)
-        return {total.key: total.inside(outputs, targets) for total in totals}
+    def lower_at_point(self, coordinates: Any, plane: Plane, batch: Batch, keys: Sequence[str]) -> Any:
+        return self._point.lower(coordinates, plane, batch.inputs, batch.targets, keys)
 
 
 def outputs_of(network: NamedArrays, state: Mapping[str, Any], inputs: Any) -> Any:
     """Returns a network's outputs, those of fewer digits than float32 as float32, for losses and metrics."""
-    return jax.tree.map(_at_least_float32, call_network(functools.partial(network.call, state), inputs))
-
-
-def _at_least_float32(leaf: Any) -> Any:
-    dtype = getattr(leaf, "dtype", None)
-    if dtype is None or not jax.numpy.issubdtype(dtype, jax.numpy.floating) or dtype.itemsize >= _FLOAT32_BYTES:
-        return leaf
-    return leaf.astype(jax.numpy.float32)
+    outputs = call_network(functools.partial(network.call, state), inputs)
+    return jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if low_precision(leaf) else leaf, outputs)
 
 
 @contextlib.contextmanager

@@ -46,18 +46,15 @@ class JaxTotal(Total):
         """Returns the sum and weight of a batch of ``size`` samples, as ``Total.differentiable`` does; it is traced."""
 
     def reset(self) -> None:
-        """Starts a new sum."""
         self._parts: list[Part] = []
         self._sizes: list[int] = []
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
         # The outputs are not the network's, but what ``inside`` returned for every total, by key.
         self._parts.append({key: np.asarray(value)[None] for key, value in outputs[self.key].items()})
         self._sizes.append(batch.size)
 
     def pending(self) -> Pending:
-        """Returns the values over all batches."""
         columns = self.columns(self._parts, self._sizes)
         return Pending.of({name: float(column[0]) for name, column in columns.items()})
 
@@ -68,15 +65,12 @@ class BatchTotal(JaxTotal):
     adds_up = False
 
     def inside(self, outputs: Any, targets: Any) -> dict[str, jax.Array]:
-        """Returns the batch's value."""
         return {"value": jnp.reshape(self._function(outputs, targets), ())}
 
     def numerator(self, outputs: Any, targets: Any, size: Any) -> tuple[jax.Array, jax.Array]:
-        """Returns the batch's value times its samples, and these."""
         return self.inside(outputs, targets)["value"] * size, size
 
     def columns(self, parts: Sequence[Part], sizes: Sequence[int]) -> dict[str, Float64[np.ndarray, " points"]]:
-        """Returns the mean over all batches."""
         values = np.stack([part["value"].astype(np.float64) for part in parts], axis=1)
         return {self.name: values @ np.array(sizes, np.float64) / sum(sizes)}
 
@@ -96,7 +90,6 @@ class SampleTotal(JaxTotal):
         return {"sums": sums, "count": jnp.asarray(elements.size / samples, wide)}
 
     def numerator(self, outputs: Any, targets: Any, size: Any) -> tuple[jax.Array, jax.Array]:
-        """Returns the sum of all elements, and their number."""
         parts = self.inside(outputs, targets)
         return parts["sums"].sum(), parts["count"] * size
 

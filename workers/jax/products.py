@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 import jax
 import numpy as np
 
 from collectors.networks.jax_arrays import NamedArrays
-from collectors.networks.weight_space import State, direction_dtype
+from collectors.networks.weight_space import State
 
-from ..curvature.products import SHARES, WITHOUT_GRADIENTS, Layout, ProductSettings, Vector
-from ..errors import CurvatureError
-from ..measuring.shares import BatchedProducts, SharedBatches
-from ..samples.samples import Samples
+from ..curvature.products import Matrix, ProductSettings, Vector
+from ..measuring.array_products import ArrayProducts
+from ..measuring.measured_set import MeasuredSet
+from ..samples.batches import Batch
 from .functions import outputs_of
 from .losses import JaxTotal
 from .placement import Placement
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 _Arrays: TypeAlias = Mapping[str, Any]
 _OTHER = {
@@ -31,134 +27,99 @@ _OTHER = {
 }
 
 
-@dataclass(frozen=True)
-class DifferentiatedFunction:
-    """What an evaluator gives of its network and loss.
+class Derivatives:
+    """Derivatives by the weights, forwards over backwards, compiled for each length of a batch.
 
-    Attributes:
-        arrays: the network's own parameters and buffers, by name.
-        batch_size: of the plan; None where the data set's own batches are kept.
-        settings: makes the context in which everything is computed.
+    Args:
+        names: of the weights, in the order in which derivatives are returned.
+        run: returns the outputs of weights by name, what else a network has, and inputs.
+        total: returns the sum of losses and its weight of outputs, targets and the number of samples.
+        matrix: of which there are products.
     """
 
-    network: NamedArrays
-    arrays: State
-    total: JaxTotal
-    samples: Samples
-    batch_size: int | None
-    placement: Placement
-    settings: Callable[[], contextlib.AbstractContextManager[None]]
+    def __init__(
+        self, names: Sequence[str], run: Callable[..., Any], total: Callable[..., Any], matrix: Matrix = "hessian"
+    ) -> None:
+        def numerator(weights: _Arrays, rest: Any, inputs: Any, targets: Any, size: Any) -> Any:
+            return total(run(weights, rest, inputs), targets, size)
+
+        def slope(weights: _Arrays, *batch: Any) -> Any:
+            return jax.grad(lambda place: numerator(place, *batch)[0])(weights)
+
+        def hessian(along: _Arrays, weights: _Arrays, *batch: Any) -> Any:
+            return jax.jvp(lambda place: slope(place, *batch), (weights,), (along,))[1]
+
+        def gauss_newton(along: _Arrays, weights: _Arrays, rest: Any, inputs: Any, targets: Any, size: Any) -> Any:
+            def outputs_at(place: _Arrays) -> Any:
+                return run(place, rest, inputs)
+
+            outputs, pull = jax.vjp(outputs_at, weights)
+            _, moved = jax.jvp(outputs_at, (weights,), (along,))
+            bend = jax.grad(lambda outputs: total(outputs, targets, size)[0])
+            return pull(jax.jvp(bend, (outputs,), (moved,))[1])[0]
+
+        self._names = names
+        self.loss = jax.jit(numerator)
+        self._slope, self._product = jax.jit(slope), jax.jit({"hessian": hessian, "ggn": gauss_newton}[matrix])
+
+    def gradient(self, *batch: Any) -> list[Any]:
+        return self._on_host(self._slope(*batch))
+
+    def product(self, along: _Arrays, *batch: Any) -> list[Any]:
+        return self._on_host(self._product(along, *batch))
+
+    def _on_host(self, arrays: _Arrays) -> list[Any]:
+        found = jax.device_get(arrays)
+        return [found[name] for name in self._names]
 
 
-class JaxProducts(BatchedProducts):
-    """Products by derivatives forwards over backwards, in at least float32, compiled for each length of a batch."""
+class JaxProducts(ArrayProducts):
+    """Products of a measured loss, with arrays placed as the network's."""
 
-    def __init__(self, function: DifferentiatedFunction, settings: ProductSettings) -> None:
-        self._function, space = function, function.network.space
-        wide = {info.name: direction_dtype(info.dtype) for info in space.trainable}
-        dtype = "float64" if any(item == np.float64 for item in wide.values()) else "float32"
-        trainable = [info for info in space.trainable if info.size]
-        self._layout = Layout(tuple(i.name for i in trainable), tuple(i.shape for i in trainable), dtype)
-        self._dtypes = {info.name: wide[info.name] for info in trainable}
-        is_low = any(np.dtype(self._dtypes[info.name]).name != info.dtype for info in trainable)
-        super().__init__(settings, function.batch_size, is_widened=is_low)
-        self._loss = jax.jit(self._numerator)
-        self._gradient = jax.jit(jax.grad(lambda *arguments: self._numerator(*arguments)[0]))
-        self._product = jax.jit({"hessian": self._hessian, "ggn": self._gauss_newton}[settings.matrix])
-        self.move(function.arrays, function.arrays)
+    differentiator = "JAX"
 
-    @property
-    def layout(self) -> Layout:
-        """How vectors are made."""
-        return self._layout
+    def __init__(
+        self,
+        network: NamedArrays,
+        measured: MeasuredSet,
+        placement: Placement,
+        measuring: Callable[[], contextlib.AbstractContextManager[None]],
+        settings: ProductSettings,
+    ) -> None:
+        self._space, self._placement = network.space, placement
+        self.remedy = f"Replace what it names, {_OTHER[settings.matrix]}. "
+        super().__init__(network.space, measured, measuring, settings)
+
+        def run(weights: _Arrays, fixed: _Arrays, inputs: Any) -> Any:
+            return outputs_of(network, {**fixed, **weights}, inputs)
+
+        loss = cast(JaxTotal, measured.loss)
+        self._derivatives = Derivatives(self.layout.names, run, loss.numerator, settings.matrix)
+        arrays = {name: np.asarray(value) for name, value in network.arrays.items()}
+        self.move(arrays, arrays)
 
     def move(self, parameters: State, buffers: State | None) -> None:
-        """Takes a set of weights."""
-        space = self._function.network.space
-        fixed = {info.name: parameters[info.name] for info in space.parameters if info.name not in self._dtypes}
+        fixed = {info.name: parameters[info.name] for info in self._space.parameters if info.name not in self.dtypes}
         if buffers is not None:
-            self._buffers = {info.name: buffers[info.name] for info in space.buffers}
-        place = self._function.placement.place_arrays
-        with self._function.settings():
+            self._buffers = {info.name: buffers[info.name] for info in self._space.buffers}
+        place = self._placement.place_arrays
+        with self._measuring():
             self._fixed = place(fixed | self._buffers)
-            self._weights = place({name: np.asarray(parameters[name], dtype) for name, dtype in self._dtypes.items()})
+            self._weights = place({name: np.asarray(parameters[name], dtype) for name, dtype in self.dtypes.items()})
 
-    def loss(self, share: int) -> tuple[float, float | None]:
-        """Returns a share's sum of losses and its weight."""
+    def loss_of(self, batch: Batch) -> Any:
+        return jax.device_get(self._derivatives.loss(*self._arguments(batch)))
 
-        def add() -> tuple[float, float]:
-            numbers = self._samples.shares[share]
-            parts = [jax.device_get(self._loss(self._weights, *self._rest(number))) for number in numbers]
-            return sum(float(value) for value, _ in parts), sum(float(weight) for _, weight in parts)
+    def gradient_of(self, batch: Batch) -> list[Any]:
+        return self._derivatives.gradient(*self._arguments(batch))
 
-        return self._within_memory(add)
-
-    def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
-        """Returns the gradient of a share's sum of losses."""
-        return self._sum(share, lambda number: self._gradient(self._weights, *self._rest(number)))
-
-    def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
-        """Returns the matrix of a share's sum of losses times a vector, of all samples: another length is compiled."""
-        parts = {name: part.astype(self._dtypes[name]) for name, part in self._layout.as_state(vector).items()}
-        with self._function.settings():
-            along = self._function.placement.place_arrays(parts)
-        return self._sum(share, lambda number: self._product(self._weights, *self._rest(number), along))
+    def product_of(self, batch: Batch, along: Mapping[str, Vector]) -> list[Any]:
+        return self._derivatives.product(self._placement.place_arrays(along), *self._arguments(batch))
 
     def close(self) -> None:
         """Frees the device's memory."""
         self._weights = self._fixed = {}
 
-    def _rest(self, number: int) -> tuple[Any, ...]:
-        """Returns what a compiled function needs beside the trainable arrays."""
-        batch = self._samples.batch(number)
-        place = self._function.placement.place
-        return self._fixed, place(batch.inputs), place(batch.targets), float(batch.size)
-
-    def _outputs(self, weights: _Arrays, fixed: _Arrays, inputs: Any) -> Any:
-        return outputs_of(self._function.network, {**fixed, **weights}, inputs)
-
-    def _numerator(self, weights: _Arrays, fixed: _Arrays, inputs: Any, targets: Any, size: Any) -> tuple[Any, Any]:
-        return self._function.total.numerator(self._outputs(weights, fixed, inputs), targets, size)
-
-    def _hessian(self, weights: _Arrays, fixed: _Arrays, inputs: Any, targets: Any, size: Any, along: _Arrays) -> Any:
-        slope = jax.grad(lambda place: self._numerator(place, fixed, inputs, targets, size)[0])
-        return jax.jvp(slope, (weights,), (along,))[1]
-
-    def _gauss_newton(
-        self, weights: _Arrays, fixed: _Arrays, inputs: Any, targets: Any, size: Any, along: _Arrays
-    ) -> Any:
-        def run(place: _Arrays) -> Any:
-            return self._outputs(place, fixed, inputs)
-
-        outputs, pull = jax.vjp(run, weights)
-        _, moved = jax.jvp(run, (weights,), (along,))
-        slope = jax.grad(lambda outputs: self._function.total.numerator(outputs, targets, size)[0])
-        return pull(jax.jvp(slope, (outputs,), (moved,))[1])[0]
-
-    def _sum(self, share: int, part: Callable[[int], _Arrays]) -> Float64[np.ndarray, " weights"]:
-        def add() -> Float64[np.ndarray, " weights"]:
-            total = np.zeros(self._layout.dimension)
-            for number in self._samples.shares[share]:
-                parts = jax.device_get(part(number))
-                total += np.concatenate([np.ravel(parts[name]) for name in self._layout.names])
-            return total
-
-        return self._within_memory(add)
-
-    def _shared(self, batch_size: int | None) -> SharedBatches:
-        samples = self._function.samples
-        # One batch of all samples is a view of them; its pieces have three lengths at most.
-        batches = samples.batches(None if batch_size is None else samples.count)
-        return SharedBatches(batches, SHARES, whole=batch_size is None, longest=batch_size)
-
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """Has JAX's settings for all that is called inside."""
-        with self._function.settings():
-            try:
-                yield
-            except (TypeError, ValueError, NotImplementedError) as error:
-                raise CurvatureError(
-                    f"JAX cannot differentiate the network or the loss twice ({error}). Replace what it names, "
-                    f"{_OTHER[self._settings.matrix]}. Or {WITHOUT_GRADIENTS}."
-                ) from error
+    def _arguments(self, batch: Batch) -> tuple[Any, ...]:
+        place = self._placement.place
+        return self._weights, self._fixed, place(batch.inputs), place(batch.targets), float(batch.size)

@@ -11,16 +11,16 @@ from collectors.networks.batches import call_network
 
 from ..curvature.products import ProductSettings, ShareProducts
 from ..evaluator import MeasurementSetup
-from ..measuring.array_evaluator import ArrayEvaluator, Target
+from ..measuring.array_evaluator import ArrayEvaluator
 from ..measuring.checks import callback_errors
-from ..measuring.totals import Total
+from ..measuring.totals import Total, check_metrics
 from ..samples.batches import cut
 from ..samples.data_sets import read_sets
 from ..users_code import warn_user
 from .loss import BatchLoss, SampleLoss, find_loss, rounding_notes
-from .metrics import find_metrics, make_metrics
+from .metrics import make_metrics
 from .network import KerasNetwork
-from .products import KerasProducts
+from .products import KINDS
 from .samples import read_keras_samples
 
 _PROBE = 4
@@ -40,49 +40,32 @@ class KerasEvaluator(ArrayEvaluator):
     """
 
     def __init__(self, model: Any, network: Any, dataset: Any, metrics: Any, setup: MeasurementSetup) -> None:
-        further_metrics = find_metrics(metrics)
-        main, *further = read_sets(dataset, setup.options, setup.memory, read_keras_samples)
-        samples, notes = main.samples, main.notes
+        further_metrics = check_metrics(metrics, "keras.metrics.Metric or function of y_true and y_pred")
+        sets = read_sets(dataset, setup.options, setup.memory, read_keras_samples)
         loss, judge = find_loss(model)
         arrays = KerasNetwork(network)
         try:
-            first = samples.own_batches[0]
+            first = sets[0].samples.own_batches[0]
             probe = cut(first, 0, min(first.size, _PROBE))
             with arrays.settings(setup.threads), callback_errors():
                 prediction = call_network(arrays.forward, probe.inputs)
                 loss(prediction, probe.targets)  # builds Keras' compiled loss, which JAX could not while it compiles
                 totals = make_metrics(model, further_metrics, network, prediction, probe.targets)
             for note in rounding_notes(judge):
-                notes.append(note)
+                sets[0].notes.append(note)
                 warn_user(note)
         except BaseException:
             arrays.close()
             raise
-        super().__init__(
-            arrays,
-            Target(
-                samples=samples,
-                whole=BatchLoss(loss),
-                split=_split(judge, network, with_penalties=isinstance(model, keras.Model)),
-                metrics=totals,
-                notes=notes,
-                name=main.name,
-                further=further,
-            ),
-            setup,
-        )
+        candidates: list[Total] = [BatchLoss(loss)]
+        with contextlib.suppress(ValueError):
+            candidates.append(SampleLoss(judge, network, with_penalties=isinstance(model, keras.Model)))
+        super().__init__(arrays, sets, candidates, totals, setup)
         self._arrays = arrays
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss."""
-        main = self._main
-        return KerasProducts(self._arrays, main.loss, main.samples, main.batch_size, self.settings, settings)
-
-
-def _split(judge: Any, network: Any, *, with_penalties: bool) -> Total | None:
-    with contextlib.suppress(ValueError):
-        return SampleLoss(judge, network, with_penalties=with_penalties)
-    return None
+        return KINDS[self._arrays.back_end](self._arrays, self._main, self.settings, settings)
 
 
 EVALUATOR = KerasEvaluator

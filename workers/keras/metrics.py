@@ -11,7 +11,7 @@ import numpy as np
 from collectors.networks.keras_network import to_array
 
 from ..errors import CallbackFunctionError
-from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, check_metrics, named_call, scalar
+from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, named_call, scalar
 from ..metric_names import check_metric_name
 from ..samples.batches import Batch
 from .loss import unpack
@@ -83,10 +83,6 @@ class MetricValue(Total):
         result = self._state.result()
         value = result if self._key is None else result[self._key]
         return Pending.of({self._name: float(scalar(f"metric {self._name!r}", to_array(value)))})
-
-
-def find_metrics(metrics: object) -> dict[str, Any]:
-    return check_metrics(metrics, "keras.metrics.Metric or function of y_true and y_pred")
 
 
 def make_metrics(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -14,13 +13,11 @@ from collectors.networks.buffers_between import BuffersBetween
 from collectors.networks.weight_space import State, WeightSpace, direction_dtype, move_along
 
 from ..evaluator import MeasurementSetup
-from ..measurement_plan import MeasurementPlan
 from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet
-from ..samples.samples import Samples
 from .checks import check_loaded, check_movable, check_own_options, check_points
 from .kept_samples import as_columns, as_kept
-from .measured_set import MeasuredSet
+from .measured_set import MeasuredSet, warn
 from .network_evaluator import NetworkEvaluator
 from .totals import Total, add_batches, run_batches
 
@@ -60,30 +57,25 @@ class ArrayNetwork(Protocol):
         """Puts back everything that is not an array (train and eval modes)."""
 
 
-@dataclass(frozen=True)
-class Target:
-    """What is measured of a network.
+class ArrayEvaluator(NetworkEvaluator):
+    """Measures a network that takes its weights as NumPy arrays (contract 2); the network ends as it was found.
 
-    Attributes:
-        whole: the user's loss, batch by batch.
-        split: the same as sums over samples, or None.
-        name: of their data set; "" where it has none.
-        further: data sets beside this one, measured by the same loss and metrics.
+    Args:
+        network: the user's.
+        sets: the data sets, the main one first.
+        candidates: the user's loss, batch by batch; where there is one, the same as sums over samples.
+        metrics: by name.
+        setup: what is measured, and how.
     """
 
-    samples: Samples
-    whole: Total
-    split: Total | None
-    metrics: Mapping[str, Total]
-    notes: Sequence[str] = ()
-    name: str = ""
-    further: Sequence[ReadSet] = ()
-
-
-class ArrayEvaluator(NetworkEvaluator):
-    """Measures a network that takes its weights as NumPy arrays (contract 2); the network ends as it was found."""
-
-    def __init__(self, network: ArrayNetwork, measured: Target, setup: MeasurementSetup) -> None:
+    def __init__(
+        self,
+        network: ArrayNetwork,
+        sets: Sequence[ReadSet],
+        candidates: Sequence[Total],
+        metrics: Mapping[str, Total],
+        setup: MeasurementSetup,
+    ) -> None:
         super().__init__()
         self._network, self.space = network, network.space
         self._threads = setup.threads
@@ -93,22 +85,18 @@ class ArrayEvaluator(NetworkEvaluator):
             remedy = "Let the network or the loss set its seed itself each time it is called."
             check_own_options(setup.options, self.space.framework, remedy)
             check_movable(self.space, "let at least one parameter be trainable")
-            candidates = [measured.whole] if measured.split is None else [measured.whole, measured.split]
-            plan, notes = MeasurementPlan(threads=setup.threads), list(measured.notes)
-            main = MeasuredSet(self, measured.name, measured.samples, candidates, measured.metrics, plan, notes)
-            self._sets.append(main)
             if setup.device != "cpu" and network.device == "cpu":
-                main.warn(
+                warn(
+                    sets[0].notes,
                     f"this machine has a GPU ({setup.device}), but {self.space.framework} was set up without it, so "
-                    "the network is measured on the CPU."
+                    "the network is measured on the CPU.",
                 )
-            self._get_sets_ready(measured.further, measured.metrics, setup, network.device)
+            self._get_sets_ready(sets, candidates, metrics, setup, network.device)
         except BaseException:
             self.close()
             raise
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
-        """Keeps a plane, in host memory."""
         self._origin = {info.name: np.array(origin[info.name]) for info in self.space.parameters}
         self._buffers = {info.name: np.array(buffers[info.name]) for info in self.space.buffers}
         ends = [{name: np.array(array) for name, array in item.items()} for item in end_buffers]
@@ -148,7 +136,6 @@ class ArrayEvaluator(NetworkEvaluator):
             self._network.close()
 
     def forward_here(self) -> Callable[..., Any]:
-        """Returns the network."""
         return self._network.forward
 
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:

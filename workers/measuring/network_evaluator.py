@@ -25,6 +25,7 @@ from ..evaluator import (
     Partition,
 )
 from ..measurement_options import MeasurementOptions
+from ..measurement_plan import MeasurementPlan
 from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples
 from ..samples.batches import is_tensor
 from ..samples.data_sets import ReadSet, naming_set, note_of_set
@@ -198,12 +199,19 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
             self._sets.append(MeasuredSet(self, name, samples, *own, self._main.plan, texts, is_main=False))
 
     def _get_sets_ready(
-        self, further: Sequence[ReadSet], metrics: Mapping[str, Total], setup: MeasurementSetup, device: str
+        self,
+        sets: Sequence[ReadSet],
+        candidates: Sequence[Total],
+        metrics: Mapping[str, Total],
+        setup: MeasurementSetup,
+        device: str,
     ) -> None:
-        """Ends a constructor that has made the main data set; the framework decides on layout and compilation."""
-        main = self._main
+        """Ends a constructor, where the framework decides on layout and compilation; the main data set comes first."""
+        read, plan = sets[0], MeasurementPlan(threads=setup.threads)
+        main = MeasuredSet(self, read.name, read.samples, candidates, metrics, plan, read.notes)
+        self._sets.append(main)
         main.warn(*low_precision_note(main.loss))
-        for item in further:
+        for item in sets[1:]:
             self._add_set(item.name, item.samples, main.candidates, metrics, item.notes)
         self._find_groups(setup.options)
 

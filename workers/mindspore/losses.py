@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import mindspore
 import numpy as np
@@ -17,30 +17,38 @@ from collectors.networks.batches import map_leaves
 from collectors.networks.mindspore_network import to_array
 
 from ..errors import CallbackFunctionError
-from ..measuring.checks import find_loss
+from ..measuring import checks
 from ..measuring.sample_loss import SampleLossTotal
-from ..measuring.totals import BatchMean, MetricObject, NamedMetric, Total
+from ..measuring.totals import BatchMean, MetricObject, NamedMetric, Total, batch_loss
 from ..metric_names import check_metric_name
 
 _Loss: TypeAlias = Callable[[Any, Any], Any]
 
 
-def loss_function(model: Any) -> _Loss:
-    """Returns the loss function of callback_fn's first item: of outputs as tensors and targets as arrays."""
-    if not isinstance(model, mindspore.train.Model):
-        return find_loss(model, "a mindspore.train.Model with a loss_fn or a loss function of (outputs, targets)")
-    if model._loss_fn is None:
-        raise CallbackFunctionError(
-            "the first item that callback_fn returns must be a mindspore.train.Model with a loss_fn, but its loss_fn "
-            "is None; pass loss_fn to Model, or return the loss function itself instead of the Model."
-        )
-    return cast(_Loss, model._loss_fn)
+def find_loss(model: Any) -> _Loss | None:
+    """Returns the loss function of callback_fn's first item; None where that leaves the loss to the network."""
+    if isinstance(model, mindspore.train.Model) or model is None:
+        loss: _Loss | None = getattr(model, "_loss_fn", None)
+        return loss
+    return checks.find_loss(model, "a mindspore.train.Model with a loss_fn or a loss function of (outputs, targets)")
 
 
-def call_loss(loss: _Loss, outputs: Any, targets: Any) -> Any:
-    """Returns what a loss gives for a batch, as a NumPy array where it is a tensor."""
-    value = loss(outputs, map_leaves(as_tensor, targets))
-    return to_array(value) if isinstance(value, mindspore.Tensor) else value
+def make_candidates(loss: _Loss | None) -> list[Total]:
+    """Returns a loss batch by batch, and the same as sums over samples where it splits into them."""
+    if loss is None:  # of outputs that wait for their targets
+        return [batch_loss(_on_arrays(lambda outputs, targets: outputs(targets)))]
+    split = _split_into_samples(loss)
+    return [batch_loss(_on_arrays(loss)), *([] if split is None else [split])]
+
+
+def _on_arrays(function: _Loss) -> _Loss:
+    """Returns a loss or a metric of outputs as tensors and targets as arrays, whose values are arrays."""
+
+    def call(outputs: Any, targets: Any) -> Any:
+        value = function(outputs, map_leaves(as_tensor, targets))
+        return to_array(value) if isinstance(value, mindspore.Tensor) else value
+
+    return call
 
 
 def as_tensor(leaf: Any) -> Any:
@@ -48,7 +56,7 @@ def as_tensor(leaf: Any) -> Any:
     return mindspore.Tensor(np.ascontiguousarray(leaf).reshape(leaf.shape)) if isinstance(leaf, np.ndarray) else leaf
 
 
-def split_into_samples(loss: object) -> SampleLossTotal | None:
+def _split_into_samples(loss: object) -> SampleLossTotal | None:
     """Returns the loss without its reduction, or None when it has no reduction that we know; the caller checks it."""
     if not isinstance(loss, nn.LossBase):
         return None
@@ -62,10 +70,10 @@ def split_into_samples(loss: object) -> SampleLossTotal | None:
     by_class = isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
     weights = loss.weight if by_class else None
     ignored = int(loss.ignore_index) if by_class else None
-    in_numpy = functools.partial(call_loss, elementwise)
     # A user's class may give ``reduction`` another meaning: the result is checked against the loss itself.
     known = type(loss).__module__.startswith("mindspore.")
-    return SampleLossTotal(in_numpy, reduction, None if weights is None else to_array(weights), ignored, known=known)
+    weights = None if weights is None else to_array(weights)
+    return SampleLossTotal(_on_arrays(elementwise), reduction, weights, ignored, known=known)
 
 
 def make_metrics(metrics: Any) -> dict[str, Total]:
@@ -96,13 +104,9 @@ def make_metrics(metrics: Any) -> dict[str, Total]:
             totals[check_metric_name(name)] = NamedMetric(f"metric {name!r}", total)
     for name, function in functions.items():
         label = f"metric {name!r}"
-        totals[check_metric_name(name)] = NamedMetric(label, BatchMean(name, label, _on_tensors(function)))
+        totals[check_metric_name(name)] = NamedMetric(label, BatchMean(name, label, _on_arrays(function)))
     return totals
 
 
 def _is_function(item: object) -> bool:
     return callable(item) and not isinstance(item, Metric | type)
-
-
-def _on_tensors(function: Any) -> Any:
-    return lambda outputs, targets: call_loss(function, outputs, targets)

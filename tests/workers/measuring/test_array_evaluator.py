@@ -8,9 +8,10 @@ import pytest
 from collectors.networks.weight_space import TensorInfo, WeightSpace
 from workers.evaluator import MeasurementSetup
 from workers.measurement_plan import MeasurementPlan
-from workers.measuring.array_evaluator import ArrayEvaluator, Target
+from workers.measuring.array_evaluator import ArrayEvaluator
 from workers.measuring.totals import batch_loss
 from workers.samples.batches import Batch
+from workers.samples.data_sets import ReadSet
 from workers.samples.samples import Samples
 
 
@@ -40,11 +41,12 @@ class Line:
 
 def measured_on(device, of_worker):
     batch = Batch(np.arange(4, dtype=np.float32), np.ones(4, np.float32), 4)
-    target = Target(
-        Samples([batch], batch), batch_loss(lambda outputs, targets: ((outputs - targets) ** 2).mean()), None, {}
+    loss = batch_loss(lambda outputs, targets: ((outputs - targets) ** 2).mean())
+    sets, setup = (
+        [ReadSet("", Samples([batch], batch), [])],
+        MeasurementSetup(device=of_worker, plan=MeasurementPlan(4)),
     )
-    setup = MeasurementSetup(device=of_worker, plan=MeasurementPlan(4))
-    with contextlib.closing(ArrayEvaluator(Line(device), target, setup)) as evaluator:
+    with contextlib.closing(ArrayEvaluator(Line(device), sets, [loss], {}, setup)) as evaluator:
         return [note for note in evaluator.description.notes if "GPU" in note]
 
 

@@ -1,0 +1,110 @@
+"""Products of a curvature matrix for frameworks that differentiate the loss of one batch after another."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.networks.weight_space import WeightSpace, direction_dtype
+
+from ..curvature.products import SHARES, WITHOUT_GRADIENTS, Layout, ProductSettings, Vector
+from ..errors import CurvatureError
+from ..samples.batches import Batch
+from .measured_set import MeasuredSet
+from .shares import BatchedProducts, SharedBatches
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+
+class ArrayProducts(BatchedProducts):
+    """Products in at least float32, made of the derivatives of single batches."""
+
+    # What cannot differentiate everything, what it raises then, and a sentence on what to replace, with a space behind.
+    differentiator: str
+    refusals: tuple[type[Exception], ...] = (TypeError, ValueError, NotImplementedError)
+    remedy = ""
+    to_array: Callable[[Any], Any] = staticmethod(np.asarray)
+
+    def __init__(
+        self,
+        space: WeightSpace,
+        measured: MeasuredSet,
+        measuring: Callable[[], contextlib.AbstractContextManager[None]],
+        settings: ProductSettings,
+    ) -> None:
+        trainable = [info for info in space.trainable if info.size]
+        self.dtypes = {info.name: direction_dtype(info.dtype) for info in trainable}
+        dtype = "float64" if np.dtype(np.float64) in self.dtypes.values() else "float32"
+        self._layout = Layout(tuple(self.dtypes), tuple(info.shape for info in trainable), dtype)
+        self._measured, self._measuring = measured, measuring
+        is_widened = any(self.dtypes[info.name].name != info.dtype for info in trainable)
+        super().__init__(settings, measured.batch_size, is_widened=is_widened)
+
+    @abstractmethod
+    def loss_of(self, batch: Batch) -> tuple[Any, Any]:
+        """Returns a batch's sum of losses and its weight, as ``Total.differentiable`` does."""
+
+    @abstractmethod
+    def gradient_of(self, batch: Batch) -> Sequence[Any]:
+        """Returns the gradient of a batch's sum of losses, an array for each of the layout's names."""
+
+    @abstractmethod
+    def product_of(self, batch: Batch, along: Mapping[str, Vector]) -> Sequence[Any]:
+        """Returns the matrix of a batch's sum of losses times a vector, in arrays as the gradient."""
+
+    @property
+    def layout(self) -> Layout:
+        return self._layout
+
+    def loss(self, share: int) -> tuple[float, float | None]:
+        def add() -> tuple[float, float | None]:
+            parts = [self.loss_of(batch) for batch in self._batches(share)]
+            value = sum(float(self.to_array(value)) for value, _ in parts)
+            weights = [float(self.to_array(weight)) for _, weight in parts if weight is not None]
+            return value, sum(weights) if weights or not parts else None
+
+        return self._within_memory(add)
+
+    def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
+        return self._sum(share, self.gradient_of)
+
+    def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
+        # Of all samples, however few suffice: some frameworks compile for each length of a batch.
+        along = {name: part.astype(self.dtypes[name]) for name, part in self._layout.as_state(vector).items()}
+        return self._sum(share, lambda batch: self.product_of(batch, along))
+
+    def _sum(self, share: int, part: Callable[[Batch], Sequence[Any]]) -> Float64[np.ndarray, " weights"]:
+        def add() -> Float64[np.ndarray, " weights"]:
+            total = np.zeros(self._layout.dimension)
+            for batch in self._batches(share):
+                total += np.concatenate([np.ravel(self.to_array(array)) for array in part(batch)])
+            return total
+
+        return self._within_memory(add)
+
+    def _batches(self, share: int) -> Iterator[Batch]:
+        return (self._samples.batch(number) for number in self._samples.shares[share])
+
+    def _shared(self, batch_size: int | None) -> SharedBatches:
+        samples = self._measured.samples
+        # One batch of all samples is a view of them; its pieces have three lengths at most.
+        batches = samples.batches(None if batch_size is None else samples.count)
+        return SharedBatches(batches, SHARES, whole=batch_size is None, longest=batch_size)
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        with self._measuring():
+            try:
+                yield
+            except CurvatureError:
+                raise
+            except self.refusals as error:
+                raise CurvatureError(
+                    f"{self.differentiator} cannot differentiate the network or the loss twice ({error}). "
+                    f"{self.remedy}Or {WITHOUT_GRADIENTS}."
+                ) from error
