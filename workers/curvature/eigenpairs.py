@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import CurvatureError
-from .lanczos import Ends, Lanczos, find_ends
+from .lanczos import Basis, Ends, Lanczos, find_ends, gap_of, length, one_blas_thread
 from .products import Products
-from .vectors import Basis, length, one_blas_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,9 +81,7 @@ def _with_copies(
         number += 1
         locked = Basis(len(found.values), found.vectors.shape[1], str(found.vectors.dtype))
         for vector in found.vectors:
-            rest = vector.astype(np.float64)
-            locked.remove_from(rest)
-            locked.append(rest / np.sqrt(np.dot(rest, rest)))
+            locked.append_rest(vector)
         lanczos = search(number, locked, float(np.abs(found.values).max()))
         limits = (
             found.values[:top].min() if top else np.inf,
@@ -115,22 +112,18 @@ def _with_copies(
 
 
 def _merged(found: Ends, extra: Ends, extra_top: int, top: int, bottom: int, products: int) -> Ends:
-    values = np.concatenate([found.values, extra.values])
+    parts = {
+        name: np.concatenate([getattr(found, name), getattr(extra, name)])
+        for name in ("values", "residuals", "vectors", "gaps", "converged")
+    }
+    values, gaps = parts["values"], parts["gaps"]
     is_top = np.array([True] * top + [False] * bottom + [True] * extra_top + [False] * (len(extra.values) - extra_top))
     upper = [index for index in np.argsort(-values, kind="stable") if is_top[index]][:top]
     lower = [index for index in np.argsort(values, kind="stable") if not is_top[index]][:bottom]
     chosen = [*upper, *lower]
-    gaps = np.concatenate([found.gaps, extra.gaps])
     for index in chosen:
-        gaps[index] = min(gaps[index], np.abs(np.delete(values, index) - values[index]).min(initial=np.inf))
-    return Ends(
-        values[chosen],
-        np.concatenate([found.residuals, extra.residuals])[chosen],
-        np.concatenate([found.vectors, extra.vectors])[chosen],
-        gaps[chosen],
-        np.concatenate([found.converged, extra.converged])[chosen],
-        found.products + products,
-    )
+        gaps[index] = min(gaps[index], gap_of(values, index))
+    return Ends(**{name: part[chosen] for name, part in parts.items()}, products=found.products + products)
 
 
 def _rows_within(memory: float, products: Products, wanted: int, max_products: int) -> int:

@@ -13,9 +13,9 @@ from collectors.validation import check_bool, check_int, wrong_value
 
 from ..errors import CurvatureError, NondeterministicLossError
 from .eigenpairs import find_eigenpairs
+from .lanczos import length, one_blas_thread
 from .probes import Density, Trace, find_density, find_trace
 from .products import NOT_SYMMETRIC, ROUNDING, Layout, Products, ProductSettings, ShareProducts, Vector
-from .vectors import length, one_blas_thread
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
