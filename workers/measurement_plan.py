@@ -8,15 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from collectors.validation import (
-    check_bool,
-    check_choice,
-    check_instance,
-    check_int,
-    check_keys,
-    wrong_type,
-    wrong_value,
-)
+from collectors.validation import check_bool, check_choice, check_instance, check_int, check_keys, wrong_value
 
 # A plan says how many threads start; a file that holds one must not drown a machine in them.
 _MOST_THREADS = 4096
@@ -27,10 +19,6 @@ def _check_batch_size(name: str, value: object) -> None:
         check_int(name, value, minimum=1)
 
 
-def _check_compiler(name: str, value: object) -> None:
-    check_choice(name, value, COMPILERS)
-
-
 COMPILERS = ("", "AOTInductor", "torch.compile")
 """Who compiles: nobody or whoever can, PyTorch's compiler ahead of time, or the same at the first call."""
 
@@ -38,18 +26,14 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 """How the forward passes round: as the network was built, or on purpose to fewer digits."""
 
 
-def _check_precision(name: str, value: object) -> None:
-    check_choice(name, value, PRECISIONS)
-
-
 PLAN_CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "batch_size": _check_batch_size,
     "threads": functools.partial(check_int, minimum=1, maximum=_MOST_THREADS),
     "channels_last": check_bool,
     "compile": check_bool,
-    "compiler": _check_compiler,
+    "compiler": functools.partial(check_choice, choices=COMPILERS),
     "first_layer": check_bool,
-    "precision": _check_precision,
+    "precision": functools.partial(check_choice, choices=PRECISIONS),
     "gradients": check_bool,
     "reason": functools.partial(check_instance, types=str, expected="a str"),
 }
@@ -153,11 +137,9 @@ NOT_IN_A_REHEARSAL = "a dry run compiles nothing"
 """Why a network is not compiled where only the forecast is wanted."""
 
 
-def check_compile(name: str, compile: object) -> bool | str:
+def check_compile(name: str, compile: Any) -> bool | str:
     """Returns the choice of compilation, which must be True, False or "auto"."""
     expected = 'True, False or "auto"'
-    if not isinstance(compile, bool | str):
-        raise wrong_type(name, expected, compile)
-    if isinstance(compile, str) and compile != "auto":
+    if isinstance(check_instance(name, compile, (bool, str), expected), str) and compile != "auto":
         raise wrong_value(name, expected, compile)
     return compile

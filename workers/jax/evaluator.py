@@ -18,7 +18,7 @@ from ..curvature.products import ProductSettings, ShareProducts
 from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
-from ..measuring.kept_samples import as_kept, own_losses, values_at
+from ..measuring.detailed_loss import as_kept, own_losses, values_at
 from ..measuring.measured_set import MeasuredSet
 from ..measuring.network_evaluator import NetworkEvaluator
 from ..measuring.totals import Total

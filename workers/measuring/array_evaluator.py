@@ -19,7 +19,7 @@ from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet
 from ..samples.samples import Samples
 from .checks import check_loaded, check_movable, check_own_options, check_points
-from .kept_samples import as_columns, as_kept
+from .detailed_loss import as_columns, as_kept
 from .measured_set import MeasuredSet
 from .network_evaluator import NetworkEvaluator
 from .totals import Total, add_batches, run_batches

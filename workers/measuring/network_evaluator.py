@@ -26,12 +26,11 @@ from ..evaluator import (
 )
 from ..measurement_options import MeasurementOptions
 from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples
-from ..samples.batches import is_tensor
+from ..samples.batches import on_host
 from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
 from ..samples.sources import hold, hold_sets
-from .groups import check_splits, find_groups
-from .kept_samples import describe_kept, values_at
+from .detailed_loss import check_splits, describe_kept, find_groups, values_at
 from .measured_set import MeasuredNetwork, MeasuredSet
 from .memory_shortage import within_memory
 from .sample_loss import SummedLoss
@@ -153,7 +152,11 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
             elsewhere = {}  # a point that raises is a failed one, which ends no survey
         start = time.perf_counter()
         again = main.measure_few_at([0.0] * axes)
-        seconds = (time.perf_counter() - start) * self._shares_of_first_batch
+        # How many times as many samples there are in all data sets as in the first batch of the main one.
+        first = main.samples.own_batches[0].size
+        if main.batch_size is not None:
+            first = min(main.batch_size, main.samples.count)
+        seconds = (time.perf_counter() - start) * (sum(item.samples.count for item in self._sets) / first)
         if main.plan.batch_size != size:  # memory ran out, and the first batch is another one
             return self._measure_origin(far)
         # The first whole pass is the slowest: libraries get their memory in it.
@@ -173,15 +176,6 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         seconds = (time.perf_counter() - start) / 3
         cost = None if self._passes is None else self._passes.cost
         return OriginMeasurement((first, again), (), elsewhere, seconds, pass_cost=cost)
-
-    @property
-    def _shares_of_first_batch(self) -> float:
-        """How many times as many samples there are in all data sets as in the first batch of the main one."""
-        main = self._main
-        first = main.samples.own_batches[0].size
-        if main.batch_size is not None:
-            first = min(main.batch_size, main.samples.count)
-        return sum(item.samples.count for item in self._sets) / first
 
     def _add_set(
         self,
@@ -261,9 +255,9 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
                 with self.visiting(point):
                     self.measure_batches(item.batches, loss, {})
                     of_samples, denominators = loss.sums
-                    numerators.append(_on_host(of_samples))
+                    numerators.append(on_host(of_samples, np.float64))
         sums = {NUMERATORS: np.stack(numerators)}
-        return sums if denominators is None else {**sums, DENOMINATORS: _on_host(denominators)}
+        return sums if denominators is None else {**sums, DENOMINATORS: on_host(denominators, np.float64)}
 
     def _weights_of(self, item: MeasuredSet, axes: int) -> Float64[np.ndarray, " samples"] | None:
         """Returns how much each sample of a set counts in the mean; None for a loss that is a sum."""
@@ -283,7 +277,3 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         self._main.describe(names, setup, self._main.plan, device)
         samples = [item.samples for item in self._sets]
         self._shared_samples = (hold_sets(samples) if self._main.name else hold(samples[0])) or b""
-
-
-def _on_host(array: Any) -> Float64[np.ndarray, " samples"]:
-    return np.asarray(array.detach().cpu() if is_tensor(array) else array, np.float64)

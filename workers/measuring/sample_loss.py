@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,28 +56,22 @@ class SummedLoss(Total):
         return dict(zip(("loss", "loss_stderr"), numbers, strict=False))
 
 
+@dataclass(eq=False)
 class SampleLossTotal(SummedLoss):
     """A loss of (outputs, targets) whose reduction is off, so that it has elements."""
 
-    def __init__(
-        self,
-        elementwise: Callable[[Any, Any], Any],
-        reduction: str,
-        class_weights: Any,
-        ignore_index: int | None,
-        *,
-        known: bool = True,
-    ) -> None:
-        super().__init__(reduction)
-        # A loss of the framework has no other meaning of its reduction.
-        self.adds_up = known
-        self._elementwise = elementwise
-        # How much each class counts in the mean's denominator, shape (classes,).
-        self._class_weights = class_weights
-        self._ignore_index = ignore_index
+    elementwise: Callable[[Any, Any], Any]
+    reduction: str
+    class_weights: Any  # how much each class counts in the mean's denominator, shape (classes,)
+    ignore_index: int | None
+    known: bool = field(default=True, kw_only=True)  # a loss of the framework has no other meaning of its reduction
+
+    def __post_init__(self) -> None:
+        super().__init__(self.reduction)
+        self.adds_up = self.known
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        elements = self._elementwise(outputs, batch.targets)
+        elements = self.elementwise(outputs, batch.targets)
         if not is_array(elements) or elements.ndim == 0:
             raise ValueError("the loss has no elements although its reduction is off")
         self.low_precision = low_precision(elements)
@@ -94,7 +89,7 @@ class SampleLossTotal(SummedLoss):
         self._denominators.append(denominators)
 
     def differentiable(self, outputs: Any, batch: Batch) -> tuple[Any, Any]:
-        elements = in_float64(self._elementwise(outputs, batch.targets))
+        elements = in_float64(self.elementwise(outputs, batch.targets))
         if self._reduction == "sum":
             weight: Any = None
         elif self._reduction == "batchmean":
@@ -105,12 +100,12 @@ class SampleLossTotal(SummedLoss):
 
     def _counts(self, elements: Any, targets: Any) -> Any:
         classes = is_array(targets) and "int" in str(targets.dtype) and targets.shape == elements.shape
-        if not classes or self._ignore_index is None:
+        if not classes or self.ignore_index is None:
             return _ones_like(elements)
-        counted = targets != self._ignore_index
-        if self._class_weights is None:
+        counted = targets != self.ignore_index
+        if self.class_weights is None:
             return in_float64(counted)
-        weights = self._class_weights.to(targets.device) if is_tensor(targets) else self._class_weights
+        weights = self.class_weights.to(targets.device) if is_tensor(targets) else self.class_weights
         return in_float64(weights[targets * counted] * counted)
 
 

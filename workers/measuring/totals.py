@@ -7,7 +7,7 @@ import copy
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -111,20 +111,17 @@ class Total(ABC):
         return self.pending().read()
 
 
+@dataclass(eq=False)
 class BatchMean(Total):
     """The mean over batches of a function of (outputs, targets); a batch counts by its weight, or by its samples."""
 
+    name: str
+    label: str
+    function: Callable[[Any, Any], Any]
+    weight: Callable[[Batch], Any] = operator.attrgetter("size")
     adds_up = False
 
-    def __init__(
-        self,
-        name: str,
-        label: str,
-        function: Callable[[Any, Any], Any],
-        weight: Callable[[Batch], Any] | None = None,
-    ) -> None:
-        self._name, self._label = name, label
-        self._function, self._weight = function, weight or operator.attrgetter("size")
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -132,22 +129,22 @@ class BatchMean(Total):
         self._weights: list[Any] = []
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        value = self._function(outputs, batch.targets)
+        value = self.function(outputs, batch.targets)
         self.low_precision = low_precision(value)
-        self._values.append(scalar(self._label, value))
-        self._weights.append(self._weight(batch))
+        self._values.append(scalar(self.label, value))
+        self._weights.append(self.weight(batch))
 
     def differentiable(self, outputs: Any, batch: Batch) -> tuple[Any, Any]:
-        value, weight = self._function(outputs, batch.targets), self._weight(batch)
-        scalar(self._label, value)
+        value, weight = self.function(outputs, batch.targets), self.weight(batch)
+        scalar(self.label, value)
         if not is_tensor(value):
-            raise CurvatureError(f"{self._label} must be a tensor, but is a {type(value).__name__}.")
+            raise CurvatureError(f"{self.label} must be a tensor, but is a {type(value).__name__}.")
         weight = in_float64(weight) if is_tensor(weight) else weight
         return in_float64(value.reshape(())) * weight, weight
 
     def pending(self) -> Pending:
         weights = np.array(self._weights, np.float64)
-        return Pending(self._values, lambda numbers: {self._name: float(np.dot(numbers, weights) / weights.sum())})
+        return Pending(self._values, lambda numbers: {self.name: float(np.dot(numbers, weights) / weights.sum())})
 
 
 def low_precision(value: Any) -> str | None:
@@ -211,6 +208,11 @@ def add_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: S
     """Resets every total and adds the batches up in all of them, from the same forward passes."""
     for total in totals:
         total.reset()
+    add_more_batches(forward, batches, totals)
+
+
+def add_more_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
+    """Adds batches up in all totals, from the same forward passes."""
     for batch in batches:
         outputs = call_network(forward, batch.inputs)
         for total in totals:
@@ -233,44 +235,35 @@ def run_batches(
 _Result = TypeVar("_Result")
 
 
+@dataclass(eq=False)
 class MetricObject(Total):
-    """A framework's own metric: reset, updated with every batch, computed at the end.
+    """A framework's own metric: reset, updated with every batch, computed at the end."""
 
-    Args:
-        name: of the metric.
-        make: returns one with a state of its own.
-        methods: what resets it, updates it with (outputs, targets), and computes its value.
-        targets: makes of a batch's targets what the metric takes.
-    """
-
+    name: str
+    make: Callable[[], Any]  # returns one with a state of its own
+    methods: tuple[str, str, str] = ("reset", "update", "compute")  # the second one takes (outputs, targets)
+    targets: Callable[[Any], Any] = lambda targets: targets  # makes of a batch's targets what the metric takes
     adds_up = True
 
-    def __init__(
-        self,
-        name: str,
-        make: Callable[[], Any],
-        methods: tuple[str, str, str] = ("reset", "update", "compute"),
-        targets: Callable[[Any], Any] = lambda targets: targets,
-    ) -> None:
-        self._name, self._make, self._methods, self._targets = name, make, methods, targets
-        metric = make()
-        self._reset, self._update, self._compute = (getattr(metric, method) for method in methods)
+    def __post_init__(self) -> None:
+        metric = self.make()
+        self._reset, self._update, self._compute = (getattr(metric, method) for method in self.methods)
 
     def reset(self) -> None:
         self._reset()
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        self._update(outputs, self._targets(batch.targets))
+        self._update(outputs, self.targets(batch.targets))
 
     def fresh(self) -> Total:
         # Not a copy of the one that is in use: not every device lets tensors be copied in that way.
-        fresh = MetricObject(self._name, self._make, self._methods, self._targets)
+        fresh = replace(self)
         fresh.reset()
         return fresh
 
     def pending(self) -> Pending:
-        value = scalar(f"metric {self._name!r}", self._compute())
-        return Pending([value], lambda numbers: {self._name: numbers[0]})
+        value = scalar(f"metric {self.name!r}", self._compute())
+        return Pending([value], lambda numbers: {self.name: numbers[0]})
 
 
 class NamedMetric(Total):

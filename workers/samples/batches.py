@@ -6,7 +6,7 @@ import functools
 import hashlib
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,6 +52,11 @@ def float64_device(device: Any) -> Any:
     except (TypeError, RuntimeError):
         return torch.device("cpu")
     return device
+
+
+def on_host(values: Any, dtype: Any = None) -> NDArray[Any]:
+    """Returns an array, or a tensor on any device, as an array of NumPy."""
+    return np.asarray(values.detach().cpu() if is_tensor(values) else values, dtype)
 
 
 def in_float64(array: Any) -> Any:
@@ -178,6 +183,11 @@ class SampleDigest:
 
     def hexdigest(self) -> str:
         return hashlib.sha256(b"".join(item.digest() for item in self._hashes)).hexdigest()
+
+
+def sha256_of(digest: str, sizes: Sequence[int] | None) -> str:
+    """Returns the SHA-256 of samples with this digest and, unless it is None, of the sizes of their batches."""
+    return hashlib.sha256(f"{digest}{'' if sizes is None else list(sizes)}".encode()).hexdigest()
 
 
 def quick_mark(batch: Batch) -> int:

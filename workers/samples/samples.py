@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, overload
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,8 @@ from numpy.typing import NDArray
 from collectors.networks.batches import leaves
 
 from ..errors import SamplesError
-from ..users_code import warn_user
-from .batches import Batch, SampleDigest, cut, map_batch, picked
+from ..users_code import warn_and_note
+from .batches import Batch, SampleDigest, cut, map_batch, picked, sha256_of
 
 Regrouped: TypeAlias = Sequence[tuple[Sequence[Batch], Sequence[Batch]]]
 """Groups of samples, each in the loader's own batches and in other ones."""
@@ -71,7 +70,7 @@ class Samples:
         self._whole = whole
         # Without batches no size but all means anything; such samples are read and tried out in smaller ones.
         self._at_once = without_batches and whole is not None
-        self._read_batches = batches if whole is None else _cut_like(whole, [batch.size for batch in batches])
+        self.read_batches = batches if whole is None else _cut_like(whole, batches)
         self.without_batches = without_batches
 
     @property
@@ -81,7 +80,7 @@ class Samples:
 
     @property
     def _kept_batches(self) -> list[Batch]:
-        return [self._whole] if self._at_once and self._whole is not None else self._read_batches
+        return [self._whole] if self._at_once and self._whole is not None else self.read_batches
 
     @property
     def total(self) -> int:
@@ -92,13 +91,9 @@ class Samples:
         return self.nbytes_where(lambda _leaf: True)
 
     def nbytes_where(self, is_meant: Callable[[Any], bool]) -> int:
-        batches = self._read_batches if self._whole is None else [self._whole]
+        batches = self.read_batches if self._whole is None else [self._whole]
         found = [leaf for batch in batches for leaf in leaves((batch.inputs, batch.targets)) if is_meant(leaf)]
         return sum(getattr(leaf, "nbytes", 0) for leaf in found)
-
-    @property
-    def read_batches(self) -> list[Batch]:
-        return self._read_batches
 
     @property
     def is_changed_on_use(self) -> bool:
@@ -138,14 +133,14 @@ class Samples:
         """Returns the end of a sentence on what a loss that belongs to its batches is measured in."""
         if not self.without_batches:
             return "the data set's own batches are kept"
-        size = max(batch.size for batch in self._read_batches)
+        size = max(batch.size for batch in self.read_batches)
         if at_once and self.can_be_cut:
             return f"all {self.count} samples are one batch (the data set gives no batch size)"
         return f"batches of {size}, which are our choice, are kept (memory does not hold all samples at once)"
 
     def regrouped(self, *, few: bool = False) -> Regrouped:
         """Returns all groups, or a few from the first to the last, because data may change on the way."""
-        own = self._read_batches
+        own = self.read_batches
         largest = max(batch.size for batch in own)
         if self._whole is None or largest > 2 or len(own) == 1:
             # A smaller last batch stays as it is: each new shape may have to be compiled.
@@ -194,11 +189,10 @@ class Samples:
             return self.passes.sha256(with_batches=with_batches)
         if self._digest is None:
             contents = SampleDigest()
-            for batch in self._read_batches:
+            for batch in self.read_batches:
                 contents.add(batch)
             self._digest = contents.hexdigest()
-        sizes = repr([batch.size for batch in self._kept_batches]) if with_batches else ""
-        return hashlib.sha256(f"{self._digest}{sizes}".encode()).hexdigest()
+        return sha256_of(self._digest, [batch.size for batch in self._kept_batches] if with_batches else None)
 
     def map(self, function: Callable[[Any], Any]) -> Samples:
         """Returns the samples with every array replaced; their number and batches stay."""
@@ -208,18 +202,13 @@ class Samples:
         """Returns the samples with inputs and targets replaced; their number and batches stay."""
         passes = None if self.passes is None else self.passes.changed(function)
         if self._whole is None:
-            return self._with(_read_batches=[function(batch) for batch in self._read_batches], passes=passes)
+            return self._with(read_batches=[function(batch) for batch in self.read_batches], passes=passes)
         whole = function(self._whole)
-        parts = _cut_like(whole, [batch.size for batch in self._read_batches])
-        return self._with(_whole=whole, _read_batches=parts, passes=passes)
+        return self._with(_whole=whole, read_batches=_cut_like(whole, self.read_batches), passes=passes)
 
     def map_targets(self, function: Callable[[Any], Any]) -> Samples:
         """Returns the samples with the targets of each batch replaced by others of the same lengths."""
-
-        def changed(batch: Batch) -> Batch:
-            return replace(batch, targets=function(batch.targets))
-
-        return self.map_batches(changed)
+        return self.map_batches(lambda batch: replace(batch, targets=function(batch.targets)))
 
 
 class _ChangedOnUse(Sequence[Batch]):
@@ -229,13 +218,7 @@ class _ChangedOnUse(Sequence[Batch]):
     def __len__(self) -> int:
         return len(self._batches)
 
-    @overload
-    def __getitem__(self, index: int) -> Batch: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Batch]: ...
-
-    def __getitem__(self, index: int | slice) -> Batch | Sequence[Batch]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return _ChangedOnUse(self._batches[index], self._changes)
         batch = self._batches[index]
@@ -251,9 +234,7 @@ def _on_use(batches: Sequence[Batch], changes: Sequence[Callable[[Batch], Batch]
 def count_samples(available: int, asked: int | None, notes: list[str]) -> int:
     """Returns how many samples are used; fewer than asked is a warning and a note."""
     if asked is not None and asked > available:
-        text = f"num_samples is {asked}, but the data set has {available}; all of them are used."
-        warn_user(text)
-        notes.append(text)
+        warn_and_note(notes, f"num_samples is {asked}, but the data set has {available}; all of them are used.")
     return available if asked is None else min(asked, available)
 
 
@@ -261,8 +242,9 @@ def no_samples() -> SamplesError:
     return SamplesError("dataset must hold at least one sample, but it is empty.")
 
 
-def _cut_like(whole: Batch, sizes: Sequence[int]) -> list[Batch]:
-    return [cut(whole, start, start + size) for start, size in zip(itertools.accumulate(sizes, initial=0), sizes)]  # noqa: B905
+def _cut_like(whole: Batch, batches: Sequence[Batch]) -> list[Batch]:
+    starts = itertools.accumulate((batch.size for batch in batches), initial=0)
+    return [cut(whole, start, start + batch.size) for start, batch in zip(starts, batches)]  # noqa: B905
 
 
 def _pieces(batch: Batch) -> list[Batch]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,12 +15,13 @@ from ..errors import SampleMemoryError, SamplesError
 from ..evaluator import SampleMemory
 from ..hardware import free_memory
 from ..measurement_options import MeasurementOptions
-from ..users_code import warn_user
+from ..users_code import warn_and_note
 from .batches import Batch, MakeBatch, as_batch, cut, quick_mark, same_leaves
 from .samples import Samples, count_samples, no_samples
 from .store import SampleWriter, hold_store, open_held
 from .streaming import PassFacts, SampleStream, first_pass
 
+_Known = TypeVar("_Known")
 # After so many samples, and more batches than its length says, a stream counts as one without an end.
 _ENDLESS = 10_000_000
 # What a pass has in memory at once, the head kept beside it.
@@ -74,20 +76,16 @@ def indexed_source(
         indices = [available[index] for index in sorted(int(index) for index in chosen)]
     parts = [indices[start : start + batch_size] for start in range(0, count, batch_size)]
 
-    def batches() -> Iterator[Batch]:
-        return map(make_batch, map(read, parts), map(len, parts))
-
-    def batches_at_once() -> Iterator[Batch]:
-        assert read_all is not None
-        return map(make_batch, read_all(parts), map(len, parts))
+    def batches(read_parts: Callable[[Sequence[Sequence[int]]], Iterator[Any]]) -> Iterator[Batch]:
+        return map(make_batch, read_parts(parts), map(len, parts))
 
     def few() -> Iterator[tuple[int, Batch]]:
         for number in sorted({0, len(parts) // 2, len(parts) - 1}):
             yield number * batch_size, make_batch(read(parts[number]), len(parts[number]))
 
-    return SampleSource(
-        batches, few, count, without_batches, first=parts[0], read_fast=None if read_all is None else batches_at_once
-    )
+    one_by_one = partial(map, read)
+    read_fast = partial(batches, read_all or one_by_one)
+    return SampleSource(partial(batches, one_by_one), few, count, without_batches, first=parts[0], read_fast=read_fast)
 
 
 def stream_source(
@@ -171,16 +169,24 @@ def hold_sets(samples: Sequence[Samples]) -> bytes:
 def _taken(held: bytes, source: SampleSource, limit: float) -> Samples | None:
     """Returns what another worker holds, if this worker can use it and has the same samples."""
     content = pickle.loads(held)
-    if not isinstance(content, PassFacts):
-        samples = open_held(content)
-        return samples if samples is not None and _are_those_of(source, samples) else None
-    count = sum(content.sizes)
-    if source.only_once or source.count not in (None, count):
+    if isinstance(content, PassFacts):
+        gives = _gives(source, content.sizes, content.marks, lambda batch, mark: quick_mark(batch) == mark)
+        return _with_passes(source, limit, content) if gives else None
+    samples = open_held(content)
+    if samples is None:
         return None
-    starts = dict(zip(accumulate(content.sizes, initial=0), content.marks, strict=False))
-    if any(starts.get(number) != quick_mark(batch) for number, batch in source.few()):
-        return None
-    return _with_passes(source, limit, content)
+    sizes = [batch.size for batch in samples.read_batches]
+    return samples if _gives(source, sizes, samples.read_batches, _are_same) else None
+
+
+def _gives(
+    source: SampleSource, sizes: Sequence[int], known: Sequence[_Known], is_same: Callable[[Batch, _Known], bool]
+) -> bool:
+    """Returns whether a source gives batches of which that is known, by their number and a few of them."""
+    if source.only_once or source.count not in (None, sum(sizes)):
+        return False
+    starts = dict(zip(accumulate(sizes, initial=0), known, strict=False))
+    return all(number in starts and is_same(batch, starts[number]) for number, batch in source.few())
 
 
 def _streamed(
@@ -207,8 +213,7 @@ def _streamed(
         "the samples take more memory than sample_memory allows, so that they are read anew for each group of points; "
         "each batch is then measured at all of them."
     )
-    warn_user(text)
-    notes.append(text)
+    warn_and_note(notes, text)
     return samples
 
 
@@ -227,17 +232,6 @@ def check_first_batch(source: SampleSource, first: Batch) -> None:
             "dataset must give the same samples each time, but its first batch changed between two reads. Switch "
             "shuffling and random augmentation off for the landscape."
         )
-
-
-def _are_those_of(source: SampleSource, samples: Samples) -> bool:
-    """Returns whether samples that another worker read are this worker's, by their number and a few batches."""
-    if source.only_once or source.count not in (None, samples.count):
-        return False
-    starts, start = {}, 0
-    for batch in samples.read_batches:
-        starts[start] = batch
-        start += batch.size
-    return all(number in starts and _are_same(batch, starts[number]) for number, batch in source.few())
 
 
 def _are_same(one: Batch, other: Batch) -> bool:

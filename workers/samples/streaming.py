@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ..errors import ChangedSamplesError
-from .batches import Batch, SampleDigest, map_batch, quick_mark
+from .batches import Batch, SampleDigest, map_batch, quick_mark, sha256_of
 from .random_state import OwnRandomState
 from .samples import Samples, no_samples
 from .store import SampleWriter
@@ -30,18 +29,17 @@ class PassFacts:
     digest: str  # the SHA-256 of all samples
 
 
+@dataclass(eq=False)
 class SampleStream:
     """Samples that are read anew in each pass, at most ``block_size`` bytes of them in memory at once."""
 
-    def __init__(
-        self, read: Callable[[], Iterator[Batch]], facts: PassFacts, block_size: float, *, copied: bool
-    ) -> None:
-        # Batches are copied where a stream may fill the same arrays again.
-        self._read, self.facts, self._block_size, self._copied = read, facts, block_size, copied
-        self._changes: tuple[Callable[[Batch], Batch], ...] = ()
-        self._random_state = OwnRandomState()
-        # What reading took in the last whole pass.
-        self.seconds = 0.0
+    read: Callable[[], Iterator[Batch]]
+    facts: PassFacts
+    block_size: float
+    copied: bool = field(kw_only=True)  # whether batches are copied, where a stream may fill the same arrays again
+    changes: tuple[Callable[[Batch], Batch], ...] = ()
+    random_state: OwnRandomState = field(default_factory=OwnRandomState)
+    seconds: float = 0.0  # what reading took in the last whole pass
 
     @property
     def count(self) -> int:
@@ -49,62 +47,54 @@ class SampleStream:
 
     def sha256(self, *, with_batches: bool) -> str:
         """Returns the SHA-256 of all samples, the same as if they were in memory in these batches."""
-        sizes = repr(list(self.facts.sizes)) if with_batches else ""
-        return hashlib.sha256(f"{self.facts.digest}{sizes}".encode()).hexdigest()
+        return sha256_of(self.facts.digest, self.facts.sizes if with_batches else None)
 
     def changed(self, function: Callable[[Batch], Batch]) -> SampleStream:
-        changed = copy.copy(self)
-        changed._changes = (*self._changes, function)
-        return changed
+        return replace(self, changes=(*self.changes, function))
 
     def in_blocks_of(self, size: float) -> SampleStream:
-        changed = copy.copy(self)
-        changed._block_size = min(size, self._block_size)
-        return changed
+        return replace(self, block_size=min(size, self.block_size))
 
     def blocks(self) -> Iterator[list[Samples]]:
         """Yields all samples, as many as memory may hold at once, in parts; ChangedSamplesError where they changed."""
-        return self._random_state.iterate(self._blocks())
+        return self.random_state.iterate(self._blocks())
 
     def _blocks(self) -> Iterator[list[Samples]]:
         parts: list[Samples] = []
-        size = 0
-        clock = _Clock(self._parts())
-        for part in clock:
-            if parts and size + part.nbytes > self._block_size:
+        size, seconds, found = 0, 0.0, self._parts()
+        while True:
+            start = time.perf_counter()
+            part = next(found, None)
+            seconds += time.perf_counter() - start
+            if part is None:
+                break
+            if parts and size + part.nbytes > self.block_size:
                 yield parts
                 parts, size = [], 0  # gone before the next ones are read
             size += part.nbytes
-            parts.append(self._change(part))
+            for change in self.changes:
+                part = part.map_batches(change)
+            parts.append(part)
         yield parts
-        self.seconds = clock.seconds
+        self.seconds = seconds
 
     def _parts(self) -> Iterator[Samples]:
         small: list[Batch] = []
         number = -1
-        for number, batch in enumerate(self._read()):
+        for number, batch in enumerate(self.read()):
             self._check(number, batch)
-            if batch.size < _SMALL:
-                small.append(_copied(batch))
-                if sum(item.size for item in small) < _JOINED:
-                    continue
-            elif not small:
-                kept = _copied(batch) if self._copied else batch
+            if batch.size >= _SMALL and not small:
+                kept = _copied(batch) if self.copied else batch
                 yield Samples([kept], kept)
                 continue
-            else:
-                small.append(_copied(batch))
-            yield _join(small)
-            small = []
+            small.append(_copied(batch))
+            if batch.size >= _SMALL or sum(item.size for item in small) >= _JOINED:
+                yield _join(small)
+                small = []
         if small:
             yield _join(small)
         if number + 1 != len(self.facts.sizes):
             raise _changed(f"gave {number + 1} batches after {len(self.facts.sizes)}")
-
-    def _change(self, part: Samples) -> Samples:
-        for change in self._changes:
-            part = part.map_batches(change)
-        return part
 
     def _check(self, number: int, batch: Batch) -> None:
         facts = self.facts
@@ -141,23 +131,6 @@ def first_pass(
     if facts is None:
         facts = PassFacts(tuple(sizes), tuple(marks), digest.hexdigest())
     return head.finish(without_batches=without_batches).without_store(), facts
-
-
-class _Clock:
-    """Iterates, and adds up the seconds that this took."""
-
-    def __init__(self, items: Iterator[Samples]) -> None:
-        self._items, self.seconds = items, 0.0
-
-    def __iter__(self) -> _Clock:
-        return self
-
-    def __next__(self) -> Samples:
-        start = time.perf_counter()
-        try:
-            return next(self._items)
-        finally:
-            self.seconds += time.perf_counter() - start
 
 
 def _copied(batch: Batch) -> Batch:

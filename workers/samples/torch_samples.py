@@ -125,7 +125,7 @@ def read_samples(
         else:
             source = stream_source(own, options, make_batch=make_batch)
     elif isinstance(dataset, Dataset) and not isinstance(dataset, IterableDataset):
-        source = _indexed_source(dataset, None, default_collate, options, notes, None, make_batch)
+        source = _indexed_source(dataset, None, options, notes, make_batch)
     else:
         without_batches = isinstance(dataset, IterableDataset)
         batches: Any = _with_own_generator(dataset)
@@ -152,22 +152,8 @@ def _loader_source(
         indices = _indices(loader.dataset, visited_indices(loader, None, notes))
         items = Stream(lambda: (loader.collate_fn(loader.dataset[index]) for index in indices), indices)
         return stream_source(items, options, make_batch=make_batch)
-    return _indexed_source(
-        loader.dataset,
-        _batch_size(loader),
-        loader.collate_fn,
-        options,
-        notes,
-        visited_indices(loader, options.count, notes),
-        make_batch,
-        loader,
-    )
-
-
-def _batch_size(loader: DataLoader[Any]) -> int | None:
-    """Returns how many samples the loader puts into a batch; None where a sampler of the user's own decides."""
-    size = getattr(loader.batch_sampler, "batch_size", None)
-    return size if isinstance(size, int) else None
+    visited = visited_indices(loader, options.count, notes)
+    return _indexed_source(loader.dataset, visited, options, notes, make_batch, loader)
 
 
 def _indices(dataset: Any, subset: Sequence[int] | None) -> list[int]:
@@ -181,14 +167,17 @@ def _indices(dataset: Any, subset: Sequence[int] | None) -> list[int]:
 
 def _indexed_source(
     dataset: Any,
-    batch_size: int | None,
-    collate: Callable[[list[Any]], Any],
+    subset: Sequence[int] | None,
     options: MeasurementOptions,
     notes: list[str],
-    subset: Sequence[int] | None,
     make_batch: MakeBatch,
     loader: DataLoader[Any] | None = None,
 ) -> SampleSource:
+    collate = default_collate if loader is None else loader.collate_fn
+    # A sampler of the user's own may decide how many samples are in a batch.
+    size = None if loader is None else getattr(loader.batch_sampler, "batch_size", None)
+    batch_size = size if isinstance(size, int) else None
+
     def read(some: Sequence[int]) -> Any:
         return collate([dataset[index] for index in some])
 

@@ -1,11 +1,11 @@
-"""The loss of each group of samples, such as each class, from the sums that the loss is made of anyway."""
+"""The loss of each sample and of each group, such as a class, from the sums that the loss of all is made of anyway."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from collectors.networks.weight_space import some_names
 
 from ..errors import CallbackFunctionError, SampleLossesError, SamplesError
-from ..metric_names import name_in_group
-from ..samples.batches import Batch, is_tensor
+from ..metric_names import SAMPLE_LOSSES, name_in_group
+from ..sample_losses import KeptSamples
+from ..samples.batches import Batch, is_tensor, on_host
 from ..samples.data_sets import naming_set, note_of_set
 from ..samples.samples import Samples
-from .totals import Total
+from .sample_loss import SummedLoss
+from .totals import Pending, Total
 
 if TYPE_CHECKING:
-    from jaxtyping import Int64
+    from jaxtyping import Float32, Float64, Int64
 
 _MOST_GROUPS = 1000
 
@@ -105,7 +107,7 @@ def targets_of(batch: Batch) -> Any:
 
 def whole_numbers(values: Any, batch: Batch) -> NDArray[np.int64] | None:
     """Returns one whole number for each of a batch's samples, shape (samples,); None where these are something else."""
-    array = np.asarray(values.cpu() if is_tensor(values) else values)
+    array = on_host(values)
     if array.dtype.kind not in "iub" or array.size != batch.size or array.ndim > 2:
         return None
     return array.reshape(-1).astype(np.int64)
@@ -122,9 +124,83 @@ def _ids_of(choice: str | Callable[[Any, Any], Any], batch: Batch) -> NDArray[np
             raise CallbackFunctionError(f"the function groups raised {type(error).__name__}: {error}") from error
     numbers = whole_numbers(values, batch)
     if numbers is None:
-        array = np.asarray(values.cpu() if is_tensor(values) else values)
+        array = on_host(values)
         raise SamplesError(
             f"{origin} one whole number for each sample, but for {batch.size} samples got {array.dtype} of shape "
             f"{array.shape}."
         )
     return numbers
+
+
+class DetailedLoss(Total):
+    """A loss, beside it that of each group of the samples, and of each sample; all are added between two resets."""
+
+    splits = True
+
+    def __init__(self, loss: SummedLoss, groups: SampleGroups | None, *, keeps_samples: bool) -> None:
+        self._loss, self._groups, self._keeps_samples = loss, groups, keeps_samples
+        self.adds_up = loss.adds_up
+
+    def reset(self) -> None:
+        self._loss.reset()
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        self._loss.add(outputs, batch)
+
+    def pending(self) -> Pending:
+        """Returns the loss, its standard error, each group's loss, and the samples' losses."""
+        whole, groups = self._loss.pending(), self._groups
+        if groups is not None:
+            numbers, finish_loss, count = whole.numbers, whole.finish, len(whole.numbers)
+
+            def finish(values: Sequence[float]) -> dict[str, float]:
+                of_groups = (float(value) for value in values[count:])
+                return {**finish_loss(values[:count]), **dict(zip(groups.names, of_groups, strict=True))}
+
+            whole = Pending([*numbers, *groups.means(*self._loss.sums)], finish)
+        return replace(whole, samples={SAMPLE_LOSSES: own_losses(*self._loss.sums)}) if self._keeps_samples else whole
+
+
+def own_losses(numerators: Any, denominators: Any) -> Any:
+    """Returns losses, (..., samples), NaN where one does not count; denominators, (samples,), are None for a sum."""
+    if denominators is None:
+        return numerators
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return numerators / denominators
+
+
+def as_kept(losses: Any) -> Float32[np.ndarray, "*_ samples"]:
+    """Returns losses of samples in the form in which they are kept; what is too large for float32 becomes infinite."""
+    with np.errstate(over="ignore"):
+        return on_host(losses).astype(np.float32)
+
+
+def as_columns(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Returns metrics by name, a value for each point, and the losses of samples, a row for each point."""
+    columns = {name: np.array([row[name] for row in rows], np.float64) for name in metrics}
+    kept = [name for name, value in (rows[0] if rows else {}).items() if np.ndim(value)]
+    return {**columns, **{name: np.stack([as_kept(row[name]) for row in rows]) for name in kept}}
+
+
+def values_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, float]:
+    """Returns the metrics of one point: a row of the columns that an evaluator returned."""
+    return {name: float(column[row]) for name, column in columns.items() if column.ndim == 1}
+
+
+def samples_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, Float32[np.ndarray, " samples"]] | None:
+    """Returns the losses of each set's samples at one point, by the set's name; None where none are kept."""
+    kept = [(name.removeprefix(SAMPLE_LOSSES), column) for name, column in columns.items() if column.ndim > 1]
+    return {name.removeprefix("@"): np.array(column[row]) for name, column in kept} or None
+
+
+def describe_kept(
+    name: str, samples: Samples, denominators: Float64[np.ndarray, " samples"] | None = None
+) -> KeptSamples:
+    """Returns what is known of a data set's samples at every point; no denominators: not known yet, or no mean."""
+    numbers = [whole_numbers(targets_of(batch), batch) for batch in samples.own_batches]
+    known = [item for item in numbers if item is not None]
+    targets = np.concatenate(known).astype("<i8").tobytes() if len(known) == len(numbers) else b""
+    weights = b""
+    if denominators is not None and (denominators != denominators[0]).any():
+        weights = denominators.astype("<f8").tobytes()
+    return KeptSamples(name, samples.count, targets, weights)
