@@ -157,7 +157,8 @@ class _Step:
     def __init__(self, module: Any, hooks: Any, stage: str | None) -> None:
         self._stage = stage
         self._hooks = [getattr(hooks, name) for name in _BATCH_HOOKS if _overrides(hooks, name)]
-        self._metrics = [layer for layer in module.modules() if _is_torchmetric(layer)]
+        metric = getattr(sys.modules.get("torchmetrics"), "Metric", ())
+        self._metrics = [layer for layer in module.modules() if isinstance(layer, metric)]
         needed, validates = stage or "training", _overrides(module, "validation_step")
         if not _overrides(module, f"{needed}_step") and not (needed == "training" and validates):
             raise CallbackFunctionError(
@@ -216,16 +217,8 @@ def _is_factory(value: object) -> bool:
 
 
 def _is_lightning(value: object, name: str) -> bool:
-    for path in ("lightning.pytorch", "pytorch_lightning"):
-        package = sys.modules.get(path)
-        if package is not None and isinstance(value, getattr(package, name)):
-            return True
-    return False
-
-
-def _is_torchmetric(layer: object) -> bool:
-    package = sys.modules.get("torchmetrics")
-    return package is not None and isinstance(layer, package.Metric)
+    packages = filter(None, map(sys.modules.get, ("lightning.pytorch", "pytorch_lightning")))
+    return any(isinstance(value, getattr(package, name)) for package in packages)
 
 
 def _overrides(holder: Any, name: str) -> bool:

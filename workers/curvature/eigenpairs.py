@@ -73,8 +73,8 @@ def _with_copies(
 ) -> Ends:
     """Searches what is orthogonal to the vectors that were found until nothing there is beyond them."""
     # Of an end of which one is wanted, a copy would be no news.
-    number, above, below = 0, top > 1, bottom > 1
-    if not above and not below:
+    number, wanted = 0, np.array([top > 1, bottom > 1])
+    if not wanted.any():
         return found
     # Beside vectors that are not known, what is left of them would be found once more.
     while found.converged.all() and len(found.values) < found.vectors.shape[1] and number < top + bottom:
@@ -83,29 +83,25 @@ def _with_copies(
         for vector in found.vectors:
             locked.append_rest(vector)
         lanczos = search(number, locked, float(np.abs(found.values).max()))
-        limits = (
-            found.values[:top].min() if top else np.inf,
-            found.values[top:].max() if bottom else -np.inf,
-        )
-        more, beyond = True, (False, False)
+        # The last one of each end that is wanted; of the lower end everything is negated.
+        limits = np.array([found.values[:top].min(initial=np.inf), -found.values[top:].max(initial=-np.inf)])
+        more, beyond = True, np.zeros(2, bool)
         while more and lanczos.products < max_products:
             lanczos.compress(1, 1)
             more = lanczos.step()
             ritz = lanczos.ritz()
-            settled = ritz.are_converged([len(ritz.values) - 1, 0], tolerance)
-            roughly = ritz.are_converged([len(ritz.values) - 1, 0], _ROUGHLY)
+            places = [len(ritz.values) - 1, 0]
+            settled, roughly = (ritz.are_converged(places, share) for share in (tolerance, _ROUGHLY))
+            values = ritz.values[places] * (1, -1)
             # Within the tolerance a copy of the last one that is wanted is no news.
-            beyond = (
-                above and bool(ritz.values[-1] > limits[0] + tolerance * abs(limits[0])),
-                below and bool(ritz.values[0] < limits[1] - tolerance * abs(limits[1])),
-            )
-            lower = bool(roughly[0]) and ritz.values[-1] + ritz.residuals[-1] < limits[0]
-            higher = bool(roughly[1]) and ritz.values[0] - ritz.residuals[0] > limits[1]
-            if (not above or lower or settled[0]) and (not below or higher or settled[1]):
+            beyond = wanted & (values > limits + tolerance * np.abs(limits))
+            if (~wanted | settled | (roughly & (values + ritz.residuals[places] < limits))).all():
                 break
-        extra = lanczos.pairs(int(beyond[0]), int(beyond[1]), tolerance)
-        merged = _merged(found, extra, int(beyond[0]), top, bottom, lanczos.products)
-        if not any(beyond):
+        extra_top, extra_bottom = map(int, beyond)
+        merged = _merged(
+            found, lanczos.pairs(extra_top, extra_bottom, tolerance), extra_top, top, bottom, lanczos.products
+        )
+        if not beyond.any():
             return merged
         found = merged
     return found

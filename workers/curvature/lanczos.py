@@ -154,7 +154,8 @@ class Lanczos:
         self._projected = np.zeros((self._basis.capacity, self._basis.capacity))
         self._rounding = _ROUNDING[str(start.dtype)]
         self._scale = self._largest = scale
-        self._restarts = 0
+        self.restarts = 0
+        """How often a start's own space was all found, so that what follows belongs to another start."""
         self.products = 0
         self._next = self._made_new(start)
         self._coupling = np.zeros(0)
@@ -180,18 +181,13 @@ class Lanczos:
             return False
         if left <= self._rounding * max(self._largest, np.finfo(np.float64).tiny):
             # The space is the matrix's own. Others are orthogonal to it.
-            self._restarts += 1
-            self._next = self._made_new(self._again(self._restarts))
+            self.restarts += 1
+            self._next = self._made_new(self._again(self.restarts))
         else:
             self._coupling[row] = left
             image /= left
             self._next = image.astype(basis.rows.dtype)
         return True
-
-    @property
-    def is_decoupled(self) -> bool:
-        """Whether the start's own space is all found, so that what follows belongs to another start."""
-        return self._restarts > 0
 
     def ritz(self) -> _Ritz:
         count = self._basis.count

@@ -123,11 +123,8 @@ def measure_curvature(
             f"{ends.products} products: see their residuals, raise max_products or tolerance."
         )
     trace = find_trace(products, ends, settings.trace_probes, seed=settings.seed) if settings.trace_probes else None
-    density = None
-    if settings.density_probes:
-        density = find_density(
-            products, settings.density_probes, settings.density_steps, seed=settings.seed, memory=memory
-        )
+    seed, probes = settings.seed, settings.density_probes
+    density = find_density(products, probes, settings.density_steps, seed=seed, memory=memory) if probes else None
     angles = np.divide(ends.residuals, ends.gaps, out=np.full(len(ends.gaps), np.inf), where=ends.gaps > 0)
     return CurvatureValues(
         products.loss,

@@ -83,7 +83,7 @@ def find_density(
     for number in range(probes):
         start = products.layout.rademacher(seed, _OF_DENSITY, number)
         lanczos = Lanczos(products, start, min(steps, products.layout.dimension), flat=products.flat)
-        while lanczos.products < steps and lanczos.step() and not lanczos.is_decoupled:
+        while lanczos.products < steps and lanczos.step() and not lanczos.restarts:
             pass
         ritz = lanczos.ritz()
         count = len(ritz.values)

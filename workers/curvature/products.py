@@ -106,13 +106,10 @@ class ProductSettings:
     def __post_init__(self) -> None:
         check_int("neighbours", self.neighbours, minimum=1)
         check_choice("matrix", self.matrix, MATRICES)
-        if isinstance(self.memory, float):
-            if not 0 <= self.memory <= 1:
-                raise wrong_value(
-                    "memory", "a number of bytes, or a share from 0.0 to 1.0 of what is free", self.memory
-                )
-        else:
+        if not isinstance(self.memory, float):
             check_int("memory", self.memory, minimum=0)
+        elif not 0 <= self.memory <= 1:
+            raise wrong_value("memory", "a number of bytes, or a share from 0.0 to 1.0 of what is free", self.memory)
 
 
 class ShareProducts(ABC):

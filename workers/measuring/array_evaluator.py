@@ -19,9 +19,9 @@ from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet
 from ..samples.samples import Samples
 from .checks import check_loaded, check_movable, check_own_options, check_points
-from .detailed_loss import as_columns, as_kept
 from .measured_set import MeasuredSet
 from .network_evaluator import NetworkEvaluator
+from .sample_loss import as_columns, as_kept
 from .totals import Total, add_batches, run_batches
 
 if TYPE_CHECKING:
@@ -148,7 +148,6 @@ class ArrayEvaluator(NetworkEvaluator):
             self._network.close()
 
     def forward_here(self) -> Callable[..., Any]:
-        """Returns the network."""
         return self._network.forward
 
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:

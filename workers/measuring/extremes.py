@@ -20,6 +20,7 @@ from ..evaluator import Evaluator, EvaluatorDescription, OriginMeasurement, prod
 from ..metric_names import EXTREMES
 from .checks import check_loaded, check_points
 from .memory_shortage import use_batch_size
+from .sample_loss import as_columns
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -101,7 +102,7 @@ class WithExtremes(Evaluator):
                 parameters = {**origin, **move_along(space, origin, directions, point)}
                 shares.move(parameters, {**buffers, **between.at(point)})
                 ends_of_points.append(self._ends(shares, parameters)[0])
-        return values | {name: np.array([ends[name] for ends in ends_of_points], np.float64) for name in EXTREMES}
+        return values | as_columns(ends_of_points, EXTREMES)
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         values = self._inner.measure_state(parameters, buffers)

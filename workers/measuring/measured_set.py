@@ -15,6 +15,7 @@ import numpy as np
 
 from collectors.networks.weight_space import WeightSpace
 
+from ..errors import SamplesError
 from ..evaluator import EvaluatorDescription, MeasurementSetup, OriginMeasurement, Partition
 from ..measurement_plan import MeasurementPlan
 from ..metric_names import name_in_set
@@ -23,11 +24,10 @@ from ..samples.data_sets import note_of_set
 from ..samples.samples import Samples
 from ..users_code import warn_and_note, warn_user
 from . import checks
-from .detailed_loss import DetailedLoss, SampleGroups, check_splits, values_at
 from .memory_shortage import is_memory_shortage, shortage_text, within_memory
 from .partition import PartitionTest
-from .sample_loss import SummedLoss
-from .totals import Total, best_of_own_batches
+from .sample_loss import DetailedLoss, SampleGroups, SummedLoss, as_columns, check_splits, values_at
+from .totals import Total
 from .tuning import chosen_plan
 
 if TYPE_CHECKING:
@@ -109,8 +109,9 @@ class MeasuredSet:
     _cut: tuple[Samples, int | None, Sequence[Batch]] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        here = [lambda _: None]  # with the weights that callback_fn gives, as far as they tell
         with checks.callback_errors(), self.network.settings():
-            self._adopt(self._own_batches() if self.network.draws_alike else self._look_here())
+            self._adopt(self._own_batches() if self.network.draws_alike else self._find(here, on_plane=False))
 
     @property
     def totals(self) -> list[Total]:
@@ -206,7 +207,7 @@ class MeasuredSet:
             for coordinates in points.tolist():
                 self.network.visit(coordinates)
                 rows.append(self.network.measure_batches(self.batches, self.loss, self.metrics))
-        return {name: np.array([row[name] for row in rows], np.float64) for name in rows[0]}
+        return as_columns(rows, tuple(rows[0]))
 
     def measure_few(self) -> dict[str, float]:
         """Measures the first batch where the network is; all, where it has no value."""
@@ -272,15 +273,23 @@ class MeasuredSet:
     def _own_batches(self) -> Partition:
         """Keeps the data set's own batches, or those in which samples without batches were read, on every plane."""
 
-        def run(batches: Sequence[Batch], loss: Total) -> dict[str, float]:
-            return self.network.measure_batches(batches, loss, self.metrics)
+        def loss_of(batches: Sequence[Batch], candidate: Total) -> float:
+            return self.network.measure_batches(batches, candidate, self.metrics)["loss"]
 
         batches = self.samples.all_at_once(False).own_batches
-        return Partition(best_of_own_batches(batches, self.candidates, run), own_batches=True, at_once=False)
-
-    def _look_here(self) -> Partition:
-        """Finds out with the weights that callback_fn gives how the loss is added up, as far as they tell."""
-        return self._with_name(self._new_test().find([lambda _: None], on_plane=False))
+        few = batches[:1]
+        try:
+            whole = loss_of(few, self.candidates[0])
+        except SamplesError:  # padding alone
+            few = batches
+            whole = loss_of(few, self.candidates[0])
+        # Sums over samples where they are the loss, else what belongs to its batches.
+        for index, candidate in enumerate(self.candidates):
+            if candidate.splits and candidate.adds_up:
+                with contextlib.suppress(SamplesError):
+                    if np.isclose(loss_of(few, candidate), whole, rtol=1e-5, atol=1e-7, equal_nan=True):
+                        return Partition(index, own_batches=True, at_once=False)
+        return Partition(own_batches=True, at_once=False)
 
     def _agrees_everywhere(self, origin: OriginMeasurement, axes: int) -> bool:
         """Returns whether the partition that a few batches showed is true of all samples."""
@@ -297,10 +306,13 @@ class MeasuredSet:
         def visit(point: Sequence[float], is_few: bool) -> None:
             self.network.visit(point, roughly=is_few)
 
-        visits = [functools.partial(visit, point) for point in places_to_look_at(far_points)]
+        # The origin, the far points, and those half way to them.
+        places = [[0.0] * len(far_points[0])]
+        places += [[share * coordinate for coordinate in point] for share in (1.0, 0.5, 0.25) for point in far_points]
+        visits = [functools.partial(visit, point) for point in places]
         with checks.callback_errors(), self.network.settings():
             try:
-                return self._with_name(self._new_test().find(visits, on_plane=True, may_be_few=may_be_few))
+                return self._find(visits, on_plane=True, may_be_few=may_be_few)
             finally:
                 self.network.leave()
 
@@ -309,7 +321,8 @@ class MeasuredSet:
         closeness = checks.partition_closeness(self.network.space, samples.total, self.plan.precision)
         return PartitionTest(self.network.forward_here(), samples, self.candidates, self.metrics, closeness)
 
-    def _with_name(self, partition: Partition) -> Partition:
+    def _find(self, visits: Sequence[Callable[[bool], None]], **options: bool) -> Partition:
+        partition = self._new_test().find(visits, **options)
         if self.is_main:
             return partition
         return replace(partition, notes=tuple(note_of_set(self.name, note) for note in partition.notes))
@@ -355,14 +368,6 @@ class MeasuredSet:
         check_splits(self.loss)
         own = 2 if metrics[1:2] == ("loss_stderr",) else 1
         return (*metrics[:own], *self.groups.names, *metrics[own:])
-
-
-def places_to_look_at(far_points: Sequence[Sequence[float]]) -> Iterator[list[float]]:
-    """Yields the points at which a plane is looked at: the origin, the far points, and those half way to them."""
-    yield [0.0] * len(far_points[0])
-    for share in (1.0, 0.5, 0.25):
-        for point in far_points:
-            yield [share * coordinate for coordinate in point]
 
 
 def _holds_arrays_alone(batch: Batch) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import operator
 import time
 from abc import abstractmethod
@@ -25,18 +24,18 @@ from ..evaluator import (
     Partition,
 )
 from ..measurement_options import MeasurementOptions
+from ..measurement_plan import MeasurementPlan
 from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples
 from ..samples.batches import on_host
 from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
 from ..samples.sources import hold, hold_sets
-from .detailed_loss import check_splits, describe_kept, find_groups, values_at
 from .measured_set import MeasuredNetwork, MeasuredSet
 from .memory_shortage import within_memory
-from .sample_loss import SummedLoss
+from .sample_loss import SummedLoss, check_splits, describe_kept, find_groups, values_at
 from .streamed import StreamedMeasurement
 from .totals import Total, low_precision_note
-from .tuning import choose_batch_size, plan_batches
+from .tuning import choose_batch_size
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -208,9 +207,13 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
                 self.measure_batches([batch], main.loss, {})
             return batch.size
 
+        keeps = main.keeps_batches
         with self.settings():
-            choose = functools.partial(choose_batch_size, run, main.samples.count)
-            main.plan = plan_batches(setup, fixed_batches=main.keeps_batches, choose=choose)
+            size = None if keeps or setup.plan is not None else choose_batch_size(run, main.samples.count)
+        # The framework itself decides on memory layout and compilation.
+        plan = setup.plan or MeasurementPlan(size, setup.threads)
+        size = None if keeps else plan.batch_size
+        main.plan = MeasurementPlan(size, plan.threads, reason=plan.reason, details=plan.details)
         self._threads = main.plan.threads
         with self.settings():
             names = tuple(main.measure_few())

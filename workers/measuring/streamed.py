@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ..errors import CallbackFunctionError, ChangedSamplesError, PointsFailedError
 from ..evaluator import PassCost
 from ..samples.batches import Batch
-from ..samples.samples import Passes, Samples
+from ..samples.samples import Samples, SampleStream
 from .memory_shortage import is_memory_shortage
 from .totals import Total, add_more_batches
 
@@ -32,7 +32,7 @@ _BYTES_FOR_VALUES = 1 << 28
 class StreamedMeasurement:
     """Measures places in passes, and learns how many are worth one."""
 
-    stream: Passes
+    stream: SampleStream
     forward: Callable[[], Callable[..., Any]]
     batches: Callable[[Samples], Sequence[Batch]]
     weights_size: int  # in bytes

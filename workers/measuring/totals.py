@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import operator
 from abc import ABC, abstractmethod
@@ -16,7 +15,7 @@ from collectors.errors import LandscapeError
 from collectors.networks.batches import call_network
 
 from ..curvature.products import WITHOUT_GRADIENTS
-from ..errors import CallbackFunctionError, CurvatureError, SamplesError
+from ..errors import CallbackFunctionError, CurvatureError
 from ..metric_names import check_metric_name
 from ..samples.batches import Batch, in_float64, is_tensor
 from ..samples.data_sets import naming_set
@@ -303,21 +302,3 @@ def named_call(label: str, function: Callable[..., _Result], *arguments: Any, **
 def metric_error(label: str, error: Exception) -> CallbackFunctionError:
     """Returns what to raise from an error that a metric raised."""
     return CallbackFunctionError(f"{label} raised {type(error).__name__}: {error}")
-
-
-def best_of_own_batches(
-    batches: Sequence[Batch], candidates: Sequence[Total], run: Callable[[Sequence[Batch], Total], dict[str, float]]
-) -> int:
-    """Returns which candidate suits a data set's batches: sums over samples where they are the loss, else the first."""
-    few = batches[:1]
-    try:
-        whole = run(few, candidates[0])["loss"]
-    except SamplesError:  # padding alone
-        few = batches
-        whole = run(few, candidates[0])["loss"]
-    for index, candidate in enumerate(candidates):
-        if candidate.splits and candidate.adds_up:
-            with contextlib.suppress(SamplesError):
-                if np.isclose(run(few, candidate)["loss"], whole, rtol=1e-5, atol=1e-7, equal_nan=True):
-                    return index
-    return 0

@@ -135,13 +135,6 @@ def _timed(run: _Run, plan: MeasurementPlan, samples: Samples, clock: _Clock) ->
     return (mean if plan.threads > 1 else fastest), fastest / mean
 
 
-def plan_batches(setup: MeasurementSetup, *, fixed_batches: bool, choose: Callable[[], int]) -> MeasurementPlan:
-    """Returns the plan for a framework that itself decides on memory layout and compilation."""
-    plan = setup.plan or MeasurementPlan(None if fixed_batches else choose(), setup.threads)
-    size = None if fixed_batches else plan.batch_size
-    return MeasurementPlan(size, plan.threads, reason=plan.reason, details=plan.details)
-
-
 def chosen_plan(plan: MeasurementPlan, setup: MeasurementSetup) -> MeasurementPlan:
     """Returns a plan with the batch size that was asked for, where its own is None because batches are kept."""
     if plan.batch_size is None and setup.plan is not None:

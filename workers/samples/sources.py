@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,14 +16,16 @@ from ..evaluator import SampleMemory
 from ..hardware import free_memory
 from ..measurement_options import MeasurementOptions
 from ..users_code import warn_and_note
-from .batches import Batch, MakeBatch, as_batch, cut, quick_mark, same_leaves
-from .samples import Samples, count_samples, no_samples
+from .batches import Batch, MakeBatch, SampleDigest, as_batch, cut, quick_mark, same_leaves
+from .samples import PassFacts, Samples, SampleStream, count_samples, no_samples
 from .store import SampleWriter, hold_store, open_held
-from .streaming import PassFacts, SampleStream, first_pass
 
 _Known = TypeVar("_Known")
 # After so many samples, and more batches than its length says, a stream counts as one without an end.
 _ENDLESS = 10_000_000
+# What stays in memory of samples that are read anew, two batches at least.
+_HEAD_BYTES = 1 << 26
+_HEAD_BATCHES = 2
 # What a pass has in memory at once, the head kept beside it.
 _BLOCK_SHARE = 0.25
 
@@ -73,7 +75,7 @@ def indexed_source(
     indices: Sequence[int] = available[:count]
     if options.samples == "random":
         chosen = np.random.default_rng(options.seed).permutation(len(available))[:count]
-        indices = [available[index] for index in sorted(int(index) for index in chosen)]
+        indices = [available[index] for index in sorted(chosen.tolist())]
     parts = [indices[start : start + batch_size] for start in range(0, count, batch_size)]
 
     def batches(read_parts: Callable[[Sequence[Sequence[int]]], Iterator[Any]]) -> Iterator[Batch]:
@@ -113,13 +115,12 @@ def stream_source(
             if left == 0:
                 return
 
-    def few() -> Iterator[tuple[int, Batch]]:
-        for batch in read():
-            yield 0, batch
-            return
-
-    only_once = isinstance(dataset, Iterator)
-    return SampleSource(read, few, without_batches=without_batches, only_once=only_once)
+    return SampleSource(
+        read,
+        lambda: ((0, batch) for batch in islice(read(), 1)),
+        without_batches=without_batches,
+        only_once=isinstance(dataset, Iterator),
+    )
 
 
 def read_source(
@@ -148,7 +149,12 @@ def read_source(
     samples = writer.finish(without_batches=source.without_batches)
     samples = samples if memory.shared else samples.without_store()
     if source.count is None:
-        check_first_batch(source, samples.read_batches[0])
+        again = None if source.only_once else next(source.few(), None)
+        if again is not None and not _are_same(again[1], samples.read_batches[0]):
+            raise SamplesError(
+                "dataset must give the same samples each time, but its first batch changed between two reads. Switch "
+                "shuffling and random augmentation off for the landscape."
+            )
         count_samples(samples.count, options.count, notes)
         if options.count is not None and samples.count > options.count:
             notes.append(f"{samples.count} samples are used, because the data set's last batch cannot be cut.")
@@ -221,17 +227,42 @@ def _with_passes(source: SampleSource, limit: float, facts: PassFacts | None = N
     read = source.read_fast or source.read
     size = _BLOCK_SHARE * limit
     samples, facts = first_pass(read, size, without_batches=source.without_batches, facts=facts)
-    return samples.head_of(SampleStream(read, facts, size, copied=source.count is None))
+    return samples.head_of(SampleStream(read, facts, size, copied=source.count is None, join=_join))
 
 
-def check_first_batch(source: SampleSource, first: Batch) -> None:
-    """Reads the first batch again and compares it; a source that can be read only once is not asked."""
-    again = None if source.only_once else next(source.few(), None)
-    if again is not None and not _are_same(again[1], first):
-        raise SamplesError(
-            "dataset must give the same samples each time, but its first batch changed between two reads. Switch "
-            "shuffling and random augmentation off for the landscape."
-        )
+def first_pass(
+    read: Callable[[], Iterator[Batch]],
+    head_size: float,
+    *,
+    without_batches: bool,
+    facts: PassFacts | None = None,
+) -> tuple[Samples, PassFacts]:
+    """Reads all samples once; returns the head (two batches at least), which stays in memory, and the facts of all."""
+    digest, head = SampleDigest(), SampleWriter()
+    sizes: list[int] = []
+    marks: list[int] = []
+    for batch in read():
+        in_head = len(sizes) < _HEAD_BATCHES or head.size < min(head_size, _HEAD_BYTES)
+        if in_head:
+            head.add(batch)
+        elif facts is not None:
+            # Another worker's pass has found the rest.
+            break
+        digest.add(batch)
+        sizes.append(batch.size)
+        marks.append(quick_mark(batch))
+    if not sizes:
+        raise no_samples()
+    if facts is None:
+        facts = PassFacts(tuple(sizes), tuple(marks), digest.hexdigest())
+    return head.finish(without_batches=without_batches).without_store(), facts
+
+
+def _join(batches: Sequence[Batch]) -> Samples:
+    writer = SampleWriter()
+    for batch in batches:
+        writer.add(batch)
+    return writer.finish(without_batches=False).without_store()
 
 
 def _are_same(one: Batch, other: Batch) -> bool:

@@ -246,9 +246,7 @@ def _joined(batches: Sequence[Batch]) -> Batch | None:
         return batches[0]
     sizes = [batch.size for batch in batches]
     try:
-        inputs, targets = (
-            _joined_parts([getattr(batch, part) for batch in batches], sizes) for part in ("inputs", "targets")
-        )
+        inputs, targets = _joined_parts([(batch.inputs, batch.targets) for batch in batches], sizes)
     except _RaggedError:
         return None
     return Batch(inputs, targets, sum(sizes))

@@ -25,8 +25,6 @@ _ENDLESS = 16
 
 @dataclass(frozen=True)
 class _Visits:
-    """What a sampler visits."""
-
     indices: Sequence[int] | None  # of a fixed set of samples; None for all of the data set
     problem: str = ""  # why what it visits is no fixed set; then the indices are those that it chooses from
     kind: str = ""  # of the sampler that has the problem

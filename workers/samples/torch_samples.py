@@ -26,6 +26,7 @@ from .sources import SampleSource, Stream, indexed_source, read_source, stream_s
 from .torch_samplers import own_iteration, visited_indices
 
 _CHECKED_TWICE = 16
+_OF_PROCESSES = ("num_workers", "worker_init_fn", "multiprocessing_context", "prefetch_factor", "timeout")
 _BATCH_SIZE = 128
 _LAID_OUT_AT_ONCE = 1 << 28  # bytes
 # Of a GPU's free memory. The network needs some for a batch, and a plane for its directions.
@@ -81,8 +82,7 @@ def _moved(samples: Samples, move: Callable[[Batch], Batch], device: torch.devic
     room = _room_on(device)
     if samples.passes is not None:
         samples = samples.head_of(samples.passes.in_blocks_of(_PASS_SHARE * room))
-    elsewhere = samples.nbytes - samples.nbytes_where(lambda leaf: getattr(leaf, "device", None) == device)
-    if elsewhere <= _ROOM_SHARE * room:
+    if samples.nbytes_where(lambda leaf: getattr(leaf, "device", None) != device) <= _ROOM_SHARE * room:
         with contextlib.suppress(torch.cuda.OutOfMemoryError):
             return samples.map_batches(move)
     return samples.changed_on_use(move, moves=True)
@@ -183,17 +183,10 @@ def _indexed_source(
 
     def read_all(parts: Sequence[Sequence[int]]) -> Iterator[Any]:
         assert loader is not None
-        in_processes = DataLoader(
-            dataset,
-            batch_sampler=[list(part) for part in parts],
-            collate_fn=collate,
-            num_workers=loader.num_workers,
-            worker_init_fn=loader.worker_init_fn,
-            multiprocessing_context=loader.multiprocessing_context,
-            prefetch_factor=loader.prefetch_factor,
-            timeout=loader.timeout,
-            generator=torch.Generator(),  # the process's own must not move
-        )
+        settings: dict[str, Any] = {name: getattr(loader, name) for name in _OF_PROCESSES}
+        settings["generator"] = torch.Generator()  # the process's own must not move
+        batches = [list(part) for part in parts]
+        in_processes = DataLoader(dataset, batch_sampler=batches, collate_fn=collate, **settings)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Got pickle error")
             try:

@@ -23,10 +23,10 @@ from ..curves.curve import CurveTask, Fitting
 from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
-from ..measuring.detailed_loss import as_columns
 from ..measuring.measured_set import MeasuredSet
 from ..measuring.memory_shortage import shortage_text
 from ..measuring.network_evaluator import NetworkEvaluator
+from ..measuring.sample_loss import as_columns
 from ..measuring.streamed import StreamedMeasurement
 from ..measuring.totals import Total
 from ..samples.batches import Batch

@@ -27,7 +27,7 @@ from workers.measurement_options import MeasurementOptions
 from workers.samples import sources
 from workers.samples.array_samples import read_array_samples
 from workers.samples.batches import Batch
-from workers.samples.streaming import SampleStream, first_pass
+from workers.samples.samples import SampleStream
 from workers.samples.torch_samples import read_samples
 
 COUNT = 30
@@ -51,19 +51,34 @@ class Stream(IterableDataset):
         return iter(zip(self.inputs, self.targets, strict=True))
 
 
-class Plain(Dataset):
-    def __init__(self, items):
-        self.items = items
+class Made(Dataset):
+    """Makes each sample when it is asked for."""
+
+    def __init__(self, make, count=COUNT):
+        self.make, self.count = make, count
 
     def __len__(self):
-        return len(self.items)
+        return self.count
 
     def __getitem__(self, index):
-        return self.items[index]
+        return self.make(index)
+
+
+def plain(items):
+    return Made(items.__getitem__, len(items))
 
 
 def batch_list(size=8):
     return [(INPUTS[start : start + size], TARGETS[start : start + size]) for start in range(0, COUNT, size)]
+
+
+def reusing():
+    """A stream that fills the same tensors again."""
+    inputs, targets = torch.empty(10, 2), torch.empty(10, dtype=torch.int64)
+    for start in range(0, COUNT, 10):
+        inputs.copy_(INPUTS[start : start + 10])
+        targets.copy_(TARGETS[start : start + 10])
+        yield inputs, targets
 
 
 KINDS = {
@@ -74,7 +89,7 @@ KINDS = {
         [8, 8, 8, 6],
     ),
     "own batch sampler": (lambda: DataLoader(DATA, batch_sampler=[range(5, COUNT), range(5)]), [COUNT]),
-    "loader without batching": (lambda: DataLoader(Plain(batch_list()), batch_size=None), [8, 8, 8, 6]),
+    "loader without batching": (lambda: DataLoader(plain(batch_list()), batch_size=None), [8, 8, 8, 6]),
     "data set": (lambda: DATA, [COUNT]),
     "pair of tensors": (lambda: (INPUTS, TARGETS), [COUNT]),
     "list of two tensors": (lambda: [INPUTS, TARGETS], [COUNT]),
@@ -82,6 +97,7 @@ KINDS = {
     "loader of an iterable data set": (lambda: DataLoader(Stream(), batch_size=8), [8, 8, 8, 6]),
     "list of batches": (batch_list, [8, 8, 8, 6]),
     "generator": (lambda: (batch for batch in batch_list()), [8, 8, 8, 6]),
+    "generator of the same tensors": (reusing, [10, 10, 10]),
 }
 
 
@@ -314,17 +330,6 @@ def test_batches_that_are_counted_are_read_however_many_they_are(few_are_endless
     assert read_any(make(batches), MeasurementOptions())[0].count == 84
 
 
-def test_a_stream_may_fill_the_same_tensors_again():
-    def reusing():
-        inputs, targets = torch.empty(10, 2), torch.empty(10, dtype=torch.int64)
-        for start in range(0, COUNT, 10):
-            inputs.copy_(INPUTS[start : start + 10])
-            targets.copy_(TARGETS[start : start + 10])
-            yield inputs, targets
-
-    assert read(reusing())[0] == list(range(COUNT))
-
-
 def test_an_iterable_that_can_be_read_once():
     class Once:
         def __init__(self):
@@ -371,7 +376,7 @@ def test_nested_inputs():
         ({"ids": inputs["ids"][index], "more": (INPUTS[index], INPUTS[index, 0])}, TARGETS[index])
         for index in range(COUNT)
     ]
-    samples = read(DataLoader(Plain(items), batch_size=8))[2]
+    samples = read(DataLoader(plain(items), batch_size=8))[2]
     assert samples.can_be_cut
     batch = samples.batches(11)[1]
     assert torch.equal(batch.inputs["ids"], inputs["ids"][11:22])
@@ -385,12 +390,7 @@ class Picture:
         self.number = number
 
 
-class Pictures(Dataset):
-    def __len__(self):
-        return COUNT
-
-    def __getitem__(self, index):
-        return Picture(index), index
+PICTURES = Made(lambda index: (Picture(index), index))
 
 
 def collate_pictures(samples):
@@ -399,7 +399,7 @@ def collate_pictures(samples):
 
 
 def test_samples_that_only_collate_fn_understands():
-    assert read(DataLoader(Pictures(), batch_size=8, collate_fn=collate_pictures))[0] == list(range(COUNT))
+    assert read(DataLoader(PICTURES, batch_size=8, collate_fn=collate_pictures))[0] == list(range(COUNT))
 
 
 def test_texts_beside_the_numbers():
@@ -407,7 +407,7 @@ def test_texts_beside_the_numbers():
         numbers = torch.tensor([number for _, number in samples])
         return {"x": numbers[:, None].float(), "names": [str(number) for number in numbers]}, numbers
 
-    _, sizes, samples, _ = read(DataLoader(Pictures(), batch_size=8, collate_fn=collate))
+    _, sizes, samples, _ = read(DataLoader(PICTURES, batch_size=8, collate_fn=collate))
     assert sizes == [8, 8, 8, 6]
     assert not samples.can_be_cut
 
@@ -420,21 +420,14 @@ def test_identity_does_not_see_addresses():
             inputs = {"x": torch.ones(len(samples), 1), "extra": Picture(1), "array": array}
             return inputs, torch.arange(len(samples))
 
-        return read(DataLoader(Pictures(), batch_size=COUNT, collate_fn=collate))[2].sha256(with_batches=False)
+        return read(DataLoader(PICTURES, batch_size=COUNT, collate_fn=collate))[2].sha256(with_batches=False)
 
     assert make() == make()
     assert make() != make(1)  # NumPy's text of a long array leaves its middle out
 
 
-class Noisy(Dataset):
-    def __init__(self, from_index=0):
-        self.from_index = from_index
-
-    def __len__(self):
-        return COUNT
-
-    def __getitem__(self, index):
-        return INPUTS[index] + (torch.rand(2) if index >= self.from_index else 0), TARGETS[index]
+def noisy(from_index=0):
+    return Made(lambda index: (INPUTS[index] + (torch.rand(2) if index >= from_index else 0), TARGETS[index]))
 
 
 class Changing(Stream):
@@ -447,66 +440,42 @@ def noisy_collate(samples):
     return torch.stack(inputs) + torch.rand(1), torch.stack(targets)
 
 
-@pytest.mark.parametrize(
-    ("dataset", "text"),
-    [
-        (DataLoader(Noisy(), batch_size=8), "same sample each time, but sample 0 changed between two reads"),
-        (DataLoader(Noisy(5), batch_size=8), "same sample each time, but sample 5 changed between two reads"),
-        (Noisy(), "sample 0 changed"),
-        (Noisy(5), "sample 5 changed"),
-        (DataLoader(DATA, batch_size=8, collate_fn=noisy_collate), "changed between two reads"),
-        (Changing(), r"first batch changed between two reads\. Switch shuffling"),
-    ],
-)
-def test_samples_that_change_are_refused(dataset, text):
-    with pytest.raises(SamplesError, match=text):
-        read(dataset)
-
-
 def test_nan_samples_are_samples():
     inputs = INPUTS.clone()
     inputs[3] = torch.nan
     assert read((inputs, TARGETS))[0] == list(range(COUNT))
 
 
-@pytest.mark.parametrize(
-    "empty",
-    [
-        (INPUTS[:0], TARGETS[:0]),
-        Plain([]),
-        [],
-        DataLoader(DATA, sampler=SubsetRandomSampler([])),
-        iter([]),
-        DataLoader(Plain([]), batch_size=None),
-    ],
-)
-def test_empty_data_sets_are_refused(empty):
-    with pytest.raises(SamplesError, match="dataset must hold at least one sample, but it is empty"):
-        read(empty)
+EMPTY = "dataset must hold at least one sample, but it is empty"
 
 
 @pytest.mark.parametrize(
     ("dataset", "error", "text"),
     [
+        *((empty, SamplesError, EMPTY) for empty in ((INPUTS[:0], TARGETS[:0]), plain([]), [], iter([]))),
+        (DataLoader(DATA, sampler=SubsetRandomSampler([])), SamplesError, EMPTY),
+        (DataLoader(plain([]), batch_size=None), SamplesError, EMPTY),
+        (DataLoader(noisy(), 8), SamplesError, "same sample each time, but sample 0 changed between two reads"),
+        (DataLoader(noisy(5), 8), SamplesError, "same sample each time, but sample 5 changed between two reads"),
+        (noisy(), SamplesError, "sample 0 changed"),
+        (noisy(5), SamplesError, "sample 5 changed"),
+        (DataLoader(DATA, 8, collate_fn=noisy_collate), SamplesError, "changed between two reads"),
+        (Changing(), SamplesError, r"first batch changed between two reads\. Switch shuffling"),
         (TensorDataset(INPUTS), SamplesError, r"batches of \(inputs, targets\), but gave a list of 1"),
         (INPUTS, SamplesError, r"batches of \(inputs, targets\), but gave a Tensor"),
         (TensorDataset(INPUTS, TARGETS, TARGETS), SamplesError, "but gave a list of 3"),
-        (Plain([{"x": INPUTS[0], "y": TARGETS[0]}]), SamplesError, "but gave a dict"),
+        (plain([{"x": INPUTS[0], "y": TARGETS[0]}]), SamplesError, "but gave a dict"),
         ((INPUTS, TARGETS[:5]), SamplesError, "as many targets as inputs, but got 30 inputs and 5 targets"),
         ([(INPUTS[:8], TARGETS[:5])], SamplesError, r"gave 8 inputs and targets of length \[5\]"),
         ([("text", TARGETS[:5])], SamplesError, "must give tensors as inputs, but gave str"),
         (3, TypeError, "must be a DataLoader, a Dataset, a pair of tensors or an iterable of batches, but got int"),
         (None, TypeError, "a pair of tensors or an iterable of batches, but got NoneType"),
+        (Dataset(), TypeError, "dataset must have a length to be read by index, but Dataset has none"),
     ],
 )
 def test_what_cannot_be_measured(dataset, error, text):
     with pytest.raises(error, match=text):
         read(dataset)
-
-
-def test_a_data_set_without_length():
-    with pytest.raises(TypeError, match="dataset must have a length to be read by index, but Dataset has none"):
-        read(Dataset())
 
 
 def test_targets_of_any_shape_for_each_sample():
@@ -521,8 +490,8 @@ def test_targets_of_any_shape_for_each_sample():
 def test_passes_in_smaller_blocks_hold_the_same_samples():
     """A GPU may have less room than the host, from whose memory the size of a block is chosen."""
     batches = [Batch(torch.full((100, 10), float(number)), torch.zeros(100), 100) for number in range(6)]
-    _, facts = first_pass(lambda: iter(batches), 0.0, without_batches=False)
-    stream = SampleStream(lambda: iter(batches), facts, 1e9, copied=False)
+    _, facts = sources.first_pass(lambda: iter(batches), 0.0, without_batches=False)
+    stream = SampleStream(lambda: iter(batches), facts, 1e9, copied=False, join=None)
     (together,) = stream.blocks()
     apart = list(stream.in_blocks_of(2 * 4400).blocks())
     assert [len(block) for block in apart] == [2, 2, 2]
