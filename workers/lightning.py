@@ -58,8 +58,7 @@ def evaluator_from(
             "lightning_module must be a LightningModule, or its class or a function that returns one, but got "
             f"{type(lightning_module).__name__}."
         )
-    known = datamodule is None or isinstance(datamodule, DataLoader) or _is_lightning(datamodule, "LightningDataModule")
-    if not known and not _is_factory(datamodule):
+    if datamodule is not None and not _is_data(datamodule) and not _is_factory(datamodule):
         raise TypeError(
             "datamodule must be a LightningDataModule or a DataLoader, or a class or function that returns one, or "
             f"None, but got {type(datamodule).__name__}."
@@ -106,20 +105,16 @@ class LightningCallback:
     def _read_data(self, module: Any) -> tuple[Any, Any]:
         """Returns the data loader, or several by name, and what holds the hooks for their batches."""
         source = self.datamodule
-        if isinstance(source, DataLoader):
-            return source, module
         if source is None:
             holder = module
-        elif _is_lightning(source, "LightningDataModule"):
+        elif _is_data(source):
             holder = _without_trainer(source)
-        else:
-            holder = source()
-            if isinstance(holder, DataLoader):
-                return holder, module
-            if not _is_lightning(holder, "LightningDataModule"):
-                raise CallbackFunctionError(
-                    f"datamodule must return a LightningDataModule or a DataLoader, not {type(holder).__name__}."
-                )
+        elif not _is_data(holder := source()):
+            raise CallbackFunctionError(
+                f"datamodule must return a LightningDataModule or a DataLoader, not {type(holder).__name__}."
+            )
+        if isinstance(holder, DataLoader):
+            return holder, module
         names = (self.data,) if isinstance(self.data, str) else self.data
         for data in names:
             if not _overrides(holder, _LOADERS[data]):
@@ -219,6 +214,10 @@ def _is_factory(value: object) -> bool:
 def _is_lightning(value: object, name: str) -> bool:
     packages = filter(None, map(sys.modules.get, ("lightning.pytorch", "pytorch_lightning")))
     return any(isinstance(value, getattr(package, name)) for package in packages)
+
+
+def _is_data(value: object) -> bool:
+    return isinstance(value, DataLoader) or _is_lightning(value, "LightningDataModule")
 
 
 def _overrides(holder: Any, name: str) -> bool:

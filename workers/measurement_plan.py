@@ -115,31 +115,22 @@ def plan_text(plan: Mapping[str, object] | None, details: str = "") -> str:
 
 @dataclass(frozen=True)
 class Workload:
-    """What tuning may do, and for how much work.
+    """What tuning may do, and for how much work."""
 
-    Attributes:
-        compile: whether the network is compiled: True, False or "auto" (where a package of it is there, or
-            measuring takes long).
-        points: how many will be measured by one worker.
-        seconds: the budget of measuring them.
-        workers: how many start with the same plan.
-        rehearsal: whether only the forecast is wanted: nothing is compiled.
-    """
-
-    compile: bool | str = False
-    points: float = 0.0
-    seconds: float = math.inf
-    workers: int = 1
-    rehearsal: bool = False
+    compile: bool | str = False  # whether it compiles; "auto": where a package is there, or measuring takes long
+    points: float = 0.0  # how many will be measured by one worker
+    seconds: float = math.inf  # the budget of measuring them
+    workers: int = 1  # how many start with the same plan
+    rehearsal: bool = False  # whether only the forecast is wanted: nothing is compiled
 
 
-NOT_IN_A_REHEARSAL = "a dry run compiles nothing"
-"""Why a network is not compiled where only the forecast is wanted."""
+NOT_IN_A_REHEARSAL = "a dry run compiles nothing"  # why a network is not compiled where only the forecast is wanted
 
 
 def check_compile(name: str, compile: Any) -> bool | str:
     """Returns the choice of compilation, which must be True, False or "auto"."""
     expected = 'True, False or "auto"'
-    if isinstance(check_instance(name, compile, (bool, str), expected), str) and compile != "auto":
-        raise wrong_value(name, expected, compile)
-    return compile
+    choice: bool | str = check_instance(name, compile, (bool, str), expected)
+    if isinstance(choice, str) and choice != "auto":
+        raise wrong_value(name, expected, choice)
+    return choice

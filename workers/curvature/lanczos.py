@@ -88,24 +88,16 @@ class Basis:
 
 @dataclass(frozen=True)
 class Ends:
-    """Eigenpairs of both ends of a spectrum.
+    """Eigenpairs of both ends of a spectrum."""
 
-    Attributes:
-        values: eigenvalues, the largest first, then those of the lower end, the lowest first; shape (pairs,).
-        residuals: the length of what each vector is off, ``|H v - value v|``; no eigenvalue is further from its value.
-            At least what rounding leaves of a product.
-        vectors: of length one, shape (pairs, weights).
-        gaps: to the next value that was seen, shape (pairs,).
-        converged: whether the residual is below the tolerance, shape (pairs,).
-        products: how many were made.
-    """
-
-    values: Float64[np.ndarray, " pairs"]
+    values: Float64[np.ndarray, " pairs"]  # the largest first, then those of the lower end, the lowest first
+    # The length of what each vector is off, ``|H v - value v|``, and at least what rounding leaves of a product; no
+    # eigenvalue is further from its value.
     residuals: Float64[np.ndarray, " pairs"]
-    vectors: Vector
-    gaps: Float64[np.ndarray, " pairs"]
-    converged: np.ndarray
-    products: int
+    vectors: Vector  # of length one, shape (pairs, weights)
+    gaps: Float64[np.ndarray, " pairs"]  # to the next value that was seen
+    converged: np.ndarray  # whether the residual is below the tolerance, shape (pairs,)
+    products: int  # how many were made
 
 
 @dataclass(frozen=True)
@@ -154,8 +146,7 @@ class Lanczos:
         self._projected = np.zeros((self._basis.capacity, self._basis.capacity))
         self._rounding = _ROUNDING[str(start.dtype)]
         self._scale = self._largest = scale
-        self.restarts = 0
-        """How often a start's own space was all found, so that what follows belongs to another start."""
+        self.restarts = 0  # how often a start's own space was all found, so that what follows belongs to another start
         self.products = 0
         self._next = self._made_new(start)
         self._coupling = np.zeros(0)

@@ -46,12 +46,7 @@ class ArrayNetwork(Protocol):
         """Sets the named parameters and buffers, in their own element types; others stay."""
 
     def forward(self, *inputs: Any, **named_inputs: Any) -> Any:
-        """Returns the network's outputs in eval mode, without gradients.
-
-        Args:
-            inputs: one array; several where a batch's inputs are a tuple or list.
-            named_inputs: where they are a dict.
-        """
+        """Returns outputs in eval mode, without gradients, of an array, several (a tuple or list), or a dict's."""
 
     def settings(self, threads: int) -> contextlib.AbstractContextManager[None]:
         """Returns the context in which everything is computed; the framework's own settings come back afterwards."""
@@ -62,22 +57,15 @@ class ArrayNetwork(Protocol):
 
 @dataclass(frozen=True)
 class Target:
-    """What is measured of a network.
-
-    Attributes:
-        whole: the user's loss, batch by batch.
-        split: the same as sums over samples, or None.
-        name: of their data set; "" where it has none.
-        further: data sets beside this one, measured by the same loss and metrics.
-    """
+    """What is measured of a network."""
 
     samples: Samples
-    whole: Total
-    split: Total | None
+    whole: Total  # the user's loss, batch by batch
+    split: Total | None  # the same as sums over samples, or None
     metrics: Mapping[str, Total]
     notes: Sequence[str] = ()
-    name: str = ""
-    further: Sequence[ReadSet] = ()
+    name: str = ""  # of their data set; "" where it has none
+    further: Sequence[ReadSet] = ()  # data sets beside this one, measured by the same loss and metrics
 
 
 class ArrayEvaluator(NetworkEvaluator):

@@ -25,11 +25,9 @@ from .sample_loss import as_columns
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
-TOLERANCE = 1e-2
-"""Of each end's residual, as a share of its own size."""
+TOLERANCE = 1e-2  # of each end's residual, as a share of its own size
 
-_MAX_PRODUCTS = 200
-"""After which an end that is not known so well is NaN."""
+_MAX_PRODUCTS = 200  # after which an end that is not known so well is NaN
 
 
 class WithExtremes(Evaluator):

@@ -49,12 +49,7 @@ class MeasuredNetwork(ABC):
 
     @abstractmethod
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
-        """Moves the network to a point of the loaded plane.
-
-        Args:
-            coordinates: of the point.
-            roughly: whether statistics of the samples may be those of a few, because only a few are measured.
-        """
+        """Moves the network to a point of the loaded plane; roughly: statistics of samples may be those of a few."""
 
     @abstractmethod
     def leave(self) -> None:
@@ -157,14 +152,7 @@ class MeasuredSet:
         return metric if self.is_main else name_in_set(metric, self.name)
 
     def describe(self, names: tuple[str, ...], setup: MeasurementSetup, plan: MeasurementPlan, device: str) -> None:
-        """Is measured from now on in a chosen plan, as ``description`` says.
-
-        Args:
-            names: of what is measured.
-            setup: what the evaluator was told.
-            plan: the chosen one, whose batch size is for a loss that splits into samples.
-            device: where it is computed.
-        """
+        """Is measured so from now on; the plan's batch size is for a loss that splits into samples."""
         for text in self.partition.notes:
             warn_user(text)
         self._chosen_plan = chosen_plan(plan, setup)
@@ -244,14 +232,8 @@ class MeasuredSet:
     def settle(
         self, far_points: Sequence[Sequence[float]], partition: Partition | None, measure: Measure | None = None
     ) -> None:
-        """Finds out on the loaded plane how the loss and the metrics are added up, and measures the origin.
-
-        Args:
-            far_points: as for ``Evaluator.load``.
-            partition: what another worker found out.
-            measure: how points are measured; None measures them on this set alone.
-        """
-        axes, measure = len(far_points[0]), measure or self.measure
+        """Finds out on the loaded plane how all is added up, unless another worker did, and measures the origin."""
+        axes, measure = len(far_points[0]), measure or self.measure  # on this set alone
         if self.network.draws_alike:
             partition = self.partition
         size = self._chosen_plan.batch_size

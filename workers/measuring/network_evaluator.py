@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import pickle
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +30,7 @@ from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples
 from ..samples.batches import on_host
 from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
-from ..samples.sources import hold, hold_sets
+from ..samples.sources import hold
 from .measured_set import MeasuredNetwork, MeasuredSet
 from .memory_shortage import within_memory
 from .sample_loss import SummedLoss, check_splits, describe_kept, find_groups, values_at
@@ -49,12 +50,10 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     _groups_sha256 = ""
     _kept: tuple[KeptSamples, ...] = ()
     _shared_samples = b""
-    _passes: StreamedMeasurement | None = None
-    """How samples are measured that are read anew in each pass."""
+    _passes: StreamedMeasurement | None = None  # how samples are measured that are read anew in each pass
 
     def __init__(self) -> None:
-        self._sets: list[MeasuredSet] = []
-        """All data sets, the main one first."""
+        self._sets: list[MeasuredSet] = []  # all data sets, the main one first
         self._described: tuple[EvaluatorDescription, list[object]] | None = None
         """The description that was made last, and what it was made of."""
 
@@ -278,5 +277,5 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     def _describe(self, names: tuple[str, ...], setup: MeasurementSetup, device: str) -> None:
         """Ends a constructor; the names are those of what is measured on the main data set."""
         self._main.describe(names, setup, self._main.plan, device)
-        samples = [item.samples for item in self._sets]
-        self._shared_samples = (hold_sets(samples) if self._main.name else hold(samples[0])) or b""
+        held = [hold(item.samples) for item in self._sets]
+        self._shared_samples = (pickle.dumps(held) if self._main.name else held[0]) or b""

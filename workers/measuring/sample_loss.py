@@ -159,15 +159,10 @@ def check_weight(weight: float) -> None:
 
 @dataclass(frozen=True)
 class SampleGroups:
-    """The groups of a data set's samples.
+    """The groups of a data set's samples."""
 
-    Attributes:
-        labels: the groups' numbers, those of all data sets.
-        ids: the place of each sample's group among the labels, int64[n].
-    """
-
-    labels: tuple[int, ...]
-    ids: Int64[np.ndarray, " n"]
+    labels: tuple[int, ...]  # the groups' numbers, those of all data sets
+    ids: Int64[np.ndarray, " n"]  # the place of each sample's group among the labels
 
     @property
     def names(self) -> tuple[str, ...]:

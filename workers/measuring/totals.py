@@ -24,17 +24,11 @@ from .memory_shortage import is_memory_shortage
 
 @dataclass(frozen=True)
 class Pending:
-    """A result that is not read yet.
+    """A result that is not read yet."""
 
-    Attributes:
-        numbers: single numbers, perhaps still on their device.
-        finish: makes the result of them.
-        samples: arrays of a value for each sample by name, perhaps still on their device.
-    """
-
-    numbers: Sequence[Any]
-    finish: Callable[[Sequence[float]], dict[str, float]]
-    samples: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Sequence[Any]  # perhaps still on their device
+    finish: Callable[[Sequence[float]], dict[str, float]]  # makes the result of them
+    samples: Mapping[str, Any] = field(default_factory=dict)  # arrays of a value for each sample, perhaps on theirs
 
     def read(self) -> dict[str, float]:
         return self.finish([float(number) for number in self.numbers])
@@ -59,14 +53,11 @@ class Total(ABC):
 
     adds_up: bool
     """Whether it is known to add batches up, so that samples on which this cannot be tested need not prove it."""
-    splits = False
-    """Whether it adds samples up one by one, and so is better than what gives one number for a batch."""
+    splits = False  # whether it adds samples up one by one, and so is better than what gives one number for a batch
 
-    advice = ""
-    """A sentence for the user of a loss that belongs to its batches, beginning with a space."""
+    advice = ""  # a sentence for the user of a loss that belongs to its batches, beginning with a space
 
-    low_precision: str | None = None
-    """The element type of what was added, where that has fewer digits than float32."""
+    low_precision: str | None = None  # the element type of what was added, where that has fewer digits than float32
 
     @abstractmethod
     def reset(self) -> None:
@@ -85,10 +76,6 @@ class Total(ABC):
 
         The loss of many batches is the sum of these sums over the sum of the weights; a weight of None means that the
         loss is the sum itself.
-
-        Args:
-            outputs: of the network, recorded for gradients.
-            batch: of which.
 
         Raises:
             CurvatureError: this class has no such sum.

@@ -87,7 +87,8 @@ def as_batch(item: object, count: int | None = None) -> Batch:  # noqa: ARG001 -
     graphs = _count_graphs(inputs)
     if graphs is not None:
         return Batch(inputs, targets, graphs, can_be_cut=False)
-    if _is_one_number(targets):
+    has_axes = is_array(targets) or isinstance(targets, np.generic)
+    if targets.ndim == 0 if has_axes else isinstance(targets, int | float):
         raise SamplesError(
             f"dataset must give batches of (inputs, targets), but gave inputs of shape {tuple(first.shape)} with one "
             f"number as targets, which is a single sample: {WRAP}. If it is a batch, give one target for each sample."
@@ -239,12 +240,6 @@ def _check_lengths(size: int, targets: Any) -> None:
             f"dataset must give as many targets as inputs in a batch, but gave {size} inputs and targets of length "
             f"{sorted(lengths)}; {WRAP}."
         )
-
-
-def _is_one_number(targets: Any) -> bool:
-    if is_array(targets) or isinstance(targets, np.generic):
-        return bool(targets.ndim == 0)
-    return isinstance(targets, int | float)
 
 
 def _count_graphs(item: Any) -> int | None:

@@ -46,8 +46,7 @@ class Samples:
         self._on_use: tuple[Callable[[Batch], Batch], ...] = ()
         self.moved_on_use = False
         """Whether they stay on the host, and batches go to their device each time they are used."""
-        self.passes: SampleStream | None = None
-        """All samples, where those in memory are only the first of them."""
+        self.passes: SampleStream | None = None  # all samples, where those in memory are only the first of them
         # None where batches do not fit together (padded to their own lengths).
         self._whole = whole
         # Without batches no size but all means anything; such samples are read and tried out in smaller ones.

@@ -163,13 +163,9 @@ def read_source(
 
 def hold(samples: Samples) -> bytes | None:
     """Returns what other workers need to use one's samples; None where they cannot."""
-    if isinstance(samples.passes, SampleStream):
+    if samples.passes is not None:
         return pickle.dumps(samples.passes.facts)
     return hold_store(samples)
-
-
-def hold_sets(samples: Sequence[Samples]) -> bytes:
-    return pickle.dumps([hold(item) for item in samples])
 
 
 def _taken(held: bytes, source: SampleSource, limit: float) -> Samples | None:

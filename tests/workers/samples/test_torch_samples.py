@@ -238,60 +238,31 @@ def test_a_stream_is_read_no_further_than_needed():
     assert read(endless(), num_samples=20)[0] == list(range(20))
 
 
-class Zeros(IterableDataset):
-    """Batches without an end, or as many as it says."""
+class Ones:
+    """Batches of so many samples each, without an end or so many."""
 
-    def __init__(self, length=None):
-        self.length, self.given = length, 0
+    def __init__(self, samples=2, batches=None):
+        self.samples, self.batches, self.given = samples, batches, 0
 
     def __iter__(self):
-        many = torch.zeros(1, dtype=torch.uint8).expand(4_000_000)
-        for _ in itertools.count() if self.length is None else range(self.length):
+        many = torch.ones(1, dtype=torch.uint8).expand(self.samples)
+        for _ in itertools.count() if self.batches is None else range(self.batches):
             self.given += 1
             yield many, many
 
 
-class CountedZeros(Zeros):
-    """It says how many batches there are."""
-
-    def __len__(self):
-        return self.length
-
-
-@pytest.mark.parametrize("as_loader", [False, True])
-def test_a_stream_without_an_end_is_an_error_and_one_with_a_length_is_read(as_loader):
-    def read_all(stream, **options):
-        batches = DataLoader(stream, batch_size=None) if as_loader else iter(stream)
-        batches = list(batches) if isinstance(stream, CountedZeros) and not as_loader else batches
-        samples, _ = read_samples(batches, MeasurementOptions(**options))
-        return samples.count
-
-    stream = Zeros()
-    with pytest.raises(SamplesError, match=r"more than 10,000,000 samples and .* no\s*length.*num_samples=10_000"):
-        read_all(stream)
-    assert stream.given == 3
-    assert read_all(Zeros(), num_samples=9_000_000) == 9_000_000
-    assert read_all(CountedZeros(3)) == 12_000_000
-
-
-class Ones:
-    """Batches of so many samples each, without an end."""
-
-    def __init__(self, samples=2):
-        self.samples = samples
-
-    def __iter__(self):
-        return itertools.repeat((torch.ones(self.samples, 2), torch.ones(self.samples)))
+class OnesStream(Ones, IterableDataset):
+    pass
 
 
 class CountedOnes(Ones):
-    """It says that there are few."""
+    """It says that there are three."""
 
     def __len__(self):
         return 3
 
 
-class OnesStream(CountedOnes, IterableDataset):
+class CountedStream(CountedOnes, IterableDataset):
     pass
 
 
@@ -300,12 +271,31 @@ class OnesLoader(DataLoader):
         return iter(Ones(0))
 
 
+MANY = 4_000_000
+
+
+@pytest.mark.parametrize("as_loader", [False, True])
+def test_a_stream_without_an_end_is_an_error_and_one_with_a_length_is_read(as_loader):
+    def read_all(stream, **options):
+        batches = DataLoader(stream, batch_size=None) if as_loader else iter(stream)
+        batches = list(batches) if isinstance(stream, CountedStream) and not as_loader else batches
+        samples, _ = read_samples(batches, MeasurementOptions(**options))
+        return samples.count
+
+    stream = OnesStream(MANY)
+    with pytest.raises(SamplesError, match=r"more than 10,000,000 samples and .* no\s*length.*num_samples=10_000"):
+        read_all(stream)
+    assert stream.given == 3
+    assert read_all(OnesStream(MANY), num_samples=9_000_000) == 9_000_000
+    assert read_all(CountedStream(MANY, 3)) == 12_000_000
+
+
 @pytest.fixture
 def few_are_endless(monkeypatch):
     monkeypatch.setattr(sources, "_ENDLESS", 50)
 
 
-@pytest.mark.parametrize("make", [CountedOnes, lambda: DataLoader(OnesStream(), batch_size=None)])
+@pytest.mark.parametrize("make", [CountedOnes, lambda: DataLoader(CountedStream(), batch_size=None)])
 @pytest.mark.filterwarnings("ignore:Length of IterableDataset")
 def test_a_stream_that_goes_on_behind_its_length_is_an_error(few_are_endless, make):
     """It filled the memory."""
