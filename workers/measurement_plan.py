@@ -14,11 +14,6 @@ from collectors.validation import check_bool, check_choice, check_instance, chec
 _MOST_THREADS = 4096
 
 
-def _check_batch_size(name: str, value: object) -> None:
-    if value is not None:
-        check_int(name, value, minimum=1)
-
-
 COMPILERS = ("", "AOTInductor", "torch.compile")
 """Who compiles: nobody or whoever can, PyTorch's compiler ahead of time, or the same at the first call."""
 
@@ -27,7 +22,7 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 
 
 PLAN_CHECKS: Mapping[str, Callable[[str, Any], object]] = {
-    "batch_size": _check_batch_size,
+    "batch_size": lambda name, value: value is None or check_int(name, value, minimum=1),
     "threads": functools.partial(check_int, minimum=1, maximum=_MOST_THREADS),
     "channels_last": check_bool,
     "compile": check_bool,

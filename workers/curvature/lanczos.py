@@ -36,11 +36,7 @@ class Basis:
     def __init__(self, rows: int, dimension: int, dtype: str) -> None:
         # Memory is taken by the system when a row is first written.
         self._rows: NDArray[Any] = np.empty((rows, dimension), dtype)
-        self.count = 0
-
-    @property
-    def capacity(self) -> int:
-        return len(self._rows)
+        self.capacity, self.count = rows, 0
 
     @property
     def rows(self) -> Vector:

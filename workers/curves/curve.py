@@ -33,12 +33,10 @@ class CurveShape:
         """Returns each control point's share of the points at t, 0 to 1, shape (places,) or a number; rows sum to 1."""
         places = np.atleast_1d(np.asarray(t, np.float64))
         degree = self.bends + 1
-        if self.kind == "polygon":
-            found: Float64[np.ndarray, "places points"] = np.maximum(
-                0.0, 1 - np.abs(places[:, None] * degree - np.arange(degree + 1))
-            )
-            return found
         steps = np.arange(degree + 1)
+        if self.kind == "polygon":
+            shares: Float64[np.ndarray, "places points"] = np.maximum(0.0, 1 - np.abs(places[:, None] * degree - steps))
+            return shares
         choices = np.array([math.comb(degree, int(step)) for step in steps], np.float64)
         return choices * places[:, None] ** steps * (1 - places[:, None]) ** (degree - steps)
 

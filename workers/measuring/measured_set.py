@@ -142,11 +142,6 @@ class MeasuredSet:
             self._cut = samples, size, batches
         return self._cut[2]
 
-    @property
-    def described_by(self) -> tuple[object, ...]:
-        """What this set contributes to the network evaluator's description; other objects where it changes."""
-        return self.description, self.partition, self.loss, self.samples
-
     def result_name(self, metric: str) -> str:
         """Returns under which name a metric of this set is stored."""
         return metric if self.is_main else name_in_set(metric, self.name)

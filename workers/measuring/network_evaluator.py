@@ -64,7 +64,8 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     @property
     def description(self) -> EvaluatorDescription:
         made_of: list[object] = [self._groups_sha256, self._kept, self._shared_samples]
-        made_of += [part for item in self._sets for part in item.described_by]
+        for item in self._sets:
+            made_of += [item.description, item.partition, item.loss, item.samples]  # other objects where it changes
         # It is asked for at each point, and checking it took a tenth of the time of a small network's.
         if self._described is None or not all(map(operator.is_, made_of, self._described[1])):
             self._described = self._describe_sets(), made_of

@@ -45,12 +45,17 @@ class StreamedMeasurement:
         start = time.perf_counter()
         sums: list[list[Total]] = [[total.fresh() for total in totals] for _ in places]
         errors: list[str | None] = [None] * len(places)
+
+        def add(index: int, batches: Sequence[Batch]) -> None:
+            visit(places[index])
+            add_more_batches(self.forward(), batches, sums[index])
+
         for block in self.stream.blocks():
             for group in self._groups(block):
                 batches = [batch for part in group for batch in self.batches(part)]
-                for index, place in enumerate(places):
+                for index in range(len(places)):
                     if errors[index] is None:
-                        errors[index] = _attempted(lambda: self._add(place, visit, batches, sums[index]))  # noqa: B023
+                        errors[index] = _attempted(add, index, batches)
                 del batches, group
             del block
         rows: list[dict[str, float]] = [{} for _ in places]
@@ -81,12 +86,6 @@ class StreamedMeasurement:
         if group:
             yield group
 
-    def _add(
-        self, place: _Place, visit: Callable[[_Place], None], batches: Sequence[Batch], totals: Sequence[Total]
-    ) -> None:
-        visit(place)
-        add_more_batches(self.forward(), batches, totals)
-
     def _learn(self, places: int, seconds: float) -> None:
         reading = self.stream.seconds
         each = max(seconds - reading, 1e-6) / places
@@ -95,10 +94,10 @@ class StreamedMeasurement:
         self.cost = PassCost(max(1, min(wanted, room, _MOST_POINTS)), reading, each)
 
 
-def _attempted(work: Callable[[], object]) -> str | None:
+def _attempted(work: Callable[..., object], *arguments: Any) -> str | None:
     """Returns the traceback of what the user's code raised; a lack of memory concerns all places, and other samples."""
     try:
-        work()
+        work(*arguments)
         return None
     except ChangedSamplesError:
         raise

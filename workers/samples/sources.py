@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -265,16 +266,14 @@ def _are_same(one: Batch, other: Batch) -> bool:
     return same_leaves((one.inputs, one.targets), (other.inputs, other.targets))
 
 
-def _length(dataset: object) -> int | None:
-    try:
-        return len(dataset)  # type: ignore[arg-type]
-    except (TypeError, NotImplementedError):
-        return None
-
-
 def _check_end(dataset: object, number: int, seen: int, empty: int) -> None:
     """Raises SamplesError where a stream may have no end; ``seen`` is 0 where it is known how many samples are read."""
-    if max(seen, empty) <= _ENDLESS or number <= ((length := _length(dataset)) or 0):
+    if max(seen, empty) <= _ENDLESS:
+        return
+    length = None
+    with contextlib.suppress(TypeError, NotImplementedError):
+        length = len(dataset)  # type: ignore[arg-type]
+    if number <= (length or 0):
         return
     if empty > _ENDLESS:
         raise SamplesError(
