@@ -103,7 +103,6 @@ class FunctionEvaluator(Evaluator):
     def load(
         self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = (), **_: Any
     ) -> None:
-        """Keeps a plane, in host memory."""
         self._origin = {info.name: np.array(origin[info.name]) for info in self._space.parameters}
         self._buffers = {info.name: np.array(buffers[info.name]) for info in self._space.buffers}
         self._between = BuffersBetween(self._space, self._buffers, end_buffers)

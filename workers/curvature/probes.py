@@ -19,8 +19,6 @@ _OF_TRACE, _OF_DENSITY = 2, 3  # of the random numbers for probes
 
 @dataclass(frozen=True)
 class Trace:
-    """An estimate of a trace."""
-
     value: float  # of the trace
     low: float  # lower end of the interval; NaN where there are less than two probes
     high: float  # its upper end

@@ -47,13 +47,8 @@ class WithExtremes(Evaluator):
 
     @property
     def description(self) -> EvaluatorDescription:
-        """What is measured: the other evaluator's metrics, and the ends."""
         inner = self._inner.description
-        return replace(
-            inner,
-            metrics=(*inner.metrics, *EXTREMES),
-            options=replace(inner.options, extremes=True),
-        )
+        return replace(inner, metrics=(*inner.metrics, *EXTREMES), options=replace(inner.options, extremes=True))
 
     def load(
         self,

@@ -119,20 +119,6 @@ class SampleLossTotal(SummedLoss):
         return in_float64(weights[targets * counted] * counted)
 
 
-def mean_over_samples(
-    numerators: Float64[np.ndarray, " samples"],
-    denominators: Float64[np.ndarray, " samples"],
-    reduction: str = "mean",
-    *,
-    with_stderr: bool = True,
-) -> dict[str, float]:
-    """Returns the loss, a mean (sum over sum) or a sum, and its standard error where an entry is a sample."""
-    if reduction != "sum":
-        check_weight(float(denominators.sum()))
-    _, mean, stderr = mean_and_stderr(numerators, denominators, reduction)
-    return {"loss": float(mean), "loss_stderr": float(stderr)} if with_stderr else {"loss": float(mean)}
-
-
 def mean_and_stderr(numerators: Any, denominators: Any, reduction: str = "mean") -> tuple[Any, Any, Any]:
     """Returns weight, mean, stderr (NaN for one sample) of numerators (..., samples), denominators (samples,)."""
     # Float64 arrays of NumPy, or tensors of PyTorch, whose device is not waited for.

@@ -193,12 +193,7 @@ def _gives(
 
 
 def _streamed(
-    source: SampleSource,
-    options: MeasurementOptions,
-    notes: list[str],
-    memory: SampleMemory,
-    size: float,
-    limit: float,
+    source: SampleSource, options: MeasurementOptions, notes: list[str], memory: SampleMemory, size: float, limit: float
 ) -> Samples:
     """Returns the head of samples that are read anew in each pass."""
     found = f"the samples take {'more than ' if source.count is None else ''}{_size_text(size)}"
@@ -228,11 +223,7 @@ def _with_passes(source: SampleSource, limit: float, facts: PassFacts | None = N
 
 
 def first_pass(
-    read: Callable[[], Iterator[Batch]],
-    head_size: float,
-    *,
-    without_batches: bool,
-    facts: PassFacts | None = None,
+    read: Callable[[], Iterator[Batch]], head_size: float, *, without_batches: bool, facts: PassFacts | None = None
 ) -> tuple[Samples, PassFacts]:
     """Reads all samples once; returns the head (two batches at least), which stays in memory, and the facts of all."""
     digest, head = SampleDigest(), SampleWriter()
