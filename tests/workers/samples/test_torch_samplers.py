@@ -78,6 +78,8 @@ FIXED = {
     "array": (lambda: {"sampler": np.array(SHUFFLED)}, SUBSET),
     "tensor": (lambda: {"sampler": torch.tensor(SHUFFLED)}, SUBSET),
     "list": (lambda: {"sampler": SHUFFLED}, SUBSET),
+    "subset": (lambda: {"sampler": SubsetRandomSampler(SHUFFLED)}, SUBSET),
+    "batches of a subset": (lambda: {"batch_sampler": BatchSampler(SubsetRandomSampler(SHUFFLED), 3, False)}, SUBSET),
     "a list that names one twice": (lambda: {"sampler": [5, 4, 5]}, [4, 5, 5]),
     "list of batches": (lambda: {"batch_sampler": [[20, 21], [24, 22, 23]]}, SUBSET),
     "own batch sampler": (lambda: {"batch_sampler": Of(lambda _: [[20, 21], [24, 22, 23]])}, SUBSET),

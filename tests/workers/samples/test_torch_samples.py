@@ -84,6 +84,7 @@ def reusing():
 KINDS = {
     "loader": (lambda: DataLoader(DATA, batch_size=8), [8, 8, 8, 6]),
     "shuffling loader": (lambda: DataLoader(DATA, batch_size=8, shuffle=True), [8, 8, 8, 6]),
+    "shuffling loader of a subset": (lambda: DataLoader(Subset(DATA, range(COUNT)), 8, shuffle=True), [8, 8, 8, 6]),
     "batch sampler": (
         lambda: DataLoader(DATA, batch_sampler=BatchSampler(SequentialSampler(DATA), 8, False)),
         [8, 8, 8, 6],
@@ -196,19 +197,6 @@ def test_random_samples_are_seeded_and_in_order():
 def test_random_samples_of_a_stream_are_refused():
     with pytest.raises(ValueError, match='samples="random" needs a data set that is read by index'):
         read(Stream(), samples="random")
-
-
-def test_a_subset_is_kept():
-    indices = [20, 3, 11, 7]
-    sampler = SubsetRandomSampler(indices)
-    for loader in (
-        DataLoader(DATA, batch_size=3, sampler=sampler),
-        DataLoader(DATA, batch_sampler=BatchSampler(sampler, 3, False)),
-        DataLoader(DATA, batch_size=3, sampler=indices),
-        DataLoader(Subset(DATA, sorted(indices)), batch_size=3, shuffle=True),
-    ):
-        assert read(loader)[0] == sorted(indices)
-        assert read(loader, num_samples=2)[0] == [3, 7]
 
 
 def test_more_samples_than_there_are():
