@@ -27,24 +27,23 @@ def call_callback(callback_fn: Callable[[], Any]) -> Any:
 def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
     """Returns an evaluator of callback_fn's result: (model, network, dataset, metrics), or an Evaluator."""
     if isinstance(result, Evaluator):
-        wanted, own = setup.options, result.description.options
-        if wanted.precision not in ("float32", own.precision):  # one that is lower by itself says so in its description
+        wanted, found = setup.options.precision, result.description.options.precision
+        if wanted not in ("float32", found):  # one that is lower by itself says so in its description
             raise ValueError(
-                f'precision="{wanted.precision}" does not reach the Evaluator that callback_fn returns, whose '
-                f'description says "{own.precision}". Pass precision="{own.precision}", or build the Evaluator with '
-                "these options."
+                f'precision="{wanted}" does not reach the Evaluator that callback_fn returns, whose description says '
+                f'"{found}". Pass precision="{found}", or build the Evaluator with these options.'
             )
-        if wanted.groups is not None:
+        if setup.options.groups is not None:
             raise SampleLossesError(
                 "groups does not reach the Evaluator that callback_fn returns; leave it out, and let the Evaluator "
                 "measure its groups as metrics."
             )
-        if wanted.keep_samples and not own.keep_samples:
+        if setup.options.keep_samples and not result.description.options.keep_samples:
             raise SampleLossesError(
                 "keep_samples=True does not reach the Evaluator that callback_fn returns; leave it out, or return "
                 "(model, network, dataset, metrics), of which we measure each sample's loss."
             )
-        if wanted.seed_each_point and not own.seed_each_point:
+        if setup.options.seed_each_point and not result.description.options.seed_each_point:
             raise ValueError(
                 "seed_each_point=True does not reach the Evaluator that callback_fn returns. Leave it out and let the "
                 "Evaluator set its seed at each point, or build it with these options."

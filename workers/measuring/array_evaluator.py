@@ -57,15 +57,22 @@ class ArrayNetwork(Protocol):
 
 @dataclass(frozen=True)
 class Target:
-    """What is measured of a network."""
+    """What is measured of a network.
+
+    Attributes:
+        whole: the user's loss, batch by batch.
+        split: the same as sums over samples, or None.
+        name: of their data set; "" where it has none.
+        further: data sets beside this one, measured by the same loss and metrics.
+    """
 
     samples: Samples
-    whole: Total  # the user's loss, batch by batch
-    split: Total | None  # the same as sums over samples, or None
+    whole: Total
+    split: Total | None
     metrics: Mapping[str, Total]
     notes: Sequence[str] = ()
-    name: str = ""  # of their data set; "" where it has none
-    further: Sequence[ReadSet] = ()  # data sets beside this one, measured by the same loss and metrics
+    name: str = ""
+    further: Sequence[ReadSet] = ()
 
 
 class ArrayEvaluator(NetworkEvaluator):

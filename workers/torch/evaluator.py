@@ -33,7 +33,7 @@ from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet, naming_set, read_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import moved_on_use_note, place_samples
-from ..users_code import warn_and_note
+from ..users_code import warn_and_note as warn
 from .compiled.first_layer import FirstLayer
 from .derivatives.curve_fitting import CurveFitter, CurveSamples, check_fitting
 from .derivatives.network import DifferentiatedNetwork
@@ -117,7 +117,7 @@ class TorchEvaluator(NetworkEvaluator):
             self._forward_pass = ForwardPass(self._own_loss, options, self._placement.devices, self._gradients)
             if self._placement.is_kept and loss is not None:
                 batch = self._placed(main.samples).own_batches[0]
-                warn_and_note(main.notes, *self._gradients.retried(functools.partial(self._find_outputs, batch))[1])
+                warn(main.notes, *self._gradients.retried(functools.partial(self._find_outputs, batch))[1])
                 loss = place_loss(loss, self._outputs_device)
                 self._metrics = make_metrics(metrics, self._outputs_device)
             if isinstance(loss, nn.Module):
@@ -230,10 +230,10 @@ class TorchEvaluator(NetworkEvaluator):
     def _find_way(self, read: ReadSet) -> None:
         """Finds out how the loss of the main data set is added up, as far as callback_fn's weights tell."""
         samples = self._placed(read.samples).map_targets(at_least_float32)
-        warn_and_note(read.notes, *filter(None, [self._placement.note, moved_on_use_note(samples, self._device)]))
+        warn(read.notes, *filter(None, [self._placement.note, moved_on_use_note(samples, self._device)]))
         if self._options.buffers == "recalibrate":
             batches = samples.batches(self._options.recalibration_batch_size)
-            warn_and_note(read.notes, *check_recalibration(self._normalization, batches))
+            warn(read.notes, *check_recalibration(self._normalization, batches))
         plan = MeasurementPlan(threads=self._threads, precision=self._options.precision)
 
         def find() -> Total:
@@ -246,7 +246,7 @@ class TorchEvaluator(NetworkEvaluator):
             self._sets = [MeasuredSet(self, read.name, used, candidates, self._metrics, plan, read.notes)]
             return self._main.loss
 
-        warn_and_note(read.notes, *self._forward_pass.find_way(find))
+        warn(read.notes, *self._forward_pass.find_way(find))
 
     def _add_sets(self, further: Sequence[ReadSet]) -> None:
         for item in further:
