@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -95,24 +96,18 @@ def _data_of(item: Any) -> tuple[Any, Any]:
     chosen = None
     if isinstance(item, composer.Evaluator):
         item, chosen = item.dataloader, item.metric_names
-    return (_with_transforms(item) if isinstance(item, DataSpec) else item), chosen
-
-
-def _with_transforms(spec: Any) -> Any:
-    loader = spec.dataloader
+    if not isinstance(item, DataSpec):
+        return item, chosen
+    loader = item.dataloader
     if not isinstance(loader, DataLoader):
-        return _Transformed(loader, spec)
+        return _Transformed(loader, item), chosen
     transformed = copy.copy(loader)
-    transformed.collate_fn = _Collate(loader.collate_fn, spec)
-    return transformed
+    transformed.collate_fn = functools.partial(_collated, loader.collate_fn, item)
+    return transformed, chosen
 
 
-class _Collate:
-    def __init__(self, collate: Callable[[Any], Any], spec: Any) -> None:
-        self._collate, self._spec = collate, spec
-
-    def __call__(self, samples: Any) -> Any:
-        return _transform(self._collate(samples), self._spec)
+def _collated(collate: Callable[[Any], Any], spec: Any, samples: Any) -> Any:
+    return _transform(collate(samples), spec)
 
 
 class _Transformed:

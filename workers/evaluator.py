@@ -68,27 +68,18 @@ class OriginMeasurement:
 
 @dataclass(frozen=True)
 class MeasurementSetup:
-    """What an evaluator of a framework needs beside the user's network, data, loss and metrics.
-
-    Attributes:
-        threads: CPU threads that may be used; JAX takes as many as this process has cores when it starts.
-        device: "cpu", "cuda:0", ...; Keras and MindSpore themselves say where they compute.
-        plan: how to compute; None tunes one on the real network and data.
-        restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
-        workload: whether a tuned plan is compiled, and for how much work (PyTorch); None compiles none. The other
-            frameworks always compile, or never do.
-        devices: all of the worker's, of which ``device`` is the first; a network may be spread over these. Empty where
-            nobody says so.
-    """
+    """What an evaluator of a framework needs beside the user's network, data, loss and metrics."""
 
     options: MeasurementOptions = field(default_factory=MeasurementOptions)
-    threads: int = 1
-    device: str = "cpu"
-    plan: MeasurementPlan | None = None
-    restore_network: bool = True
+    threads: int = 1  # of the CPU that may be used; JAX takes as many as this process has cores when it starts
+    device: str = "cpu"  # or "cuda:0", ...; Keras and MindSpore themselves say where they compute
+    plan: MeasurementPlan | None = None  # how to compute; None tunes one on the real network and data
+    restore_network: bool = True  # whether ``close`` puts it back; a worker of its own saves that memory
+    # Whether a tuned plan is compiled, and for how much work (PyTorch); None compiles none. The other frameworks always
+    # compile, or never do.
     workload: Workload | None = None
     memory: SampleMemory = SampleMemory()
-    devices: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()  # all of the worker's, ``device`` first, over which a network may be spread
 
 
 @dataclass(frozen=True)

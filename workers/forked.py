@@ -22,7 +22,7 @@ def threads_of(wanted: int) -> int:
         return wanted
     warn_user(
         "this process was forked from one in which PyTorch may have computed, and its threads do not come along: it "
-        'measures with one thread. Start it with multiprocessing.get_context("spawn") for all.',
+        'measures with one thread. Start it with multiprocessing.get_context("spawn") for all.'
     )
     return 1
 

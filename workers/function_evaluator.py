@@ -18,6 +18,7 @@ from .evaluator import Evaluator, EvaluatorDescription
 from .measurement_options import MeasurementOptions
 from .measurement_plan import MeasurementPlan
 from .measuring.checks import check_points
+from .measuring.sample_loss import as_columns
 from .measuring.totals import scalar
 from .metric_names import check_metric_name
 
@@ -102,7 +103,6 @@ class FunctionEvaluator(Evaluator):
     def load(
         self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = (), **_: Any
     ) -> None:
-        """Keeps a plane, in host memory."""
         self._origin = {info.name: np.array(origin[info.name]) for info in self._space.parameters}
         self._buffers = {info.name: np.array(buffers[info.name]) for info in self._space.buffers}
         self._between = BuffersBetween(self._space, self._buffers, end_buffers)
@@ -112,17 +112,15 @@ class FunctionEvaluator(Evaluator):
     def measure(
         self, points: Float64[np.ndarray, "points axes"], **_: Any
     ) -> dict[str, Float64[np.ndarray, " points"]]:
-        points = check_points(points, self._axes)
-        rows = [self._call(self._state_at(coordinates)) for coordinates in points.tolist()]
-        return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
+        rows = []
+        for coordinates in check_points(points, self._axes).tolist():
+            moved = move_along(self._space, self._origin, self._directions, coordinates)
+            moved |= self._between.at(coordinates)
+            rows.append(self._call(self._copy({**self._origin, **self._buffers}) | moved))
+        return as_columns(rows, self.description.metrics)
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         return self._call(self._copy({**parameters, **(self._buffers if buffers is None else buffers)}))
-
-    def _state_at(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
-        moved = move_along(self._space, self._origin, self._directions, coordinates)
-        moved |= self._between.at(coordinates)
-        return self._copy({**self._origin, **self._buffers}) | moved
 
     def _copy(self, state: State) -> dict[str, NDArray[Any]]:
         # The function may keep or change what it is given.

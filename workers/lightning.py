@@ -6,6 +6,7 @@ import copy
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -57,8 +58,7 @@ def evaluator_from(
             "lightning_module must be a LightningModule, or its class or a function that returns one, but got "
             f"{type(lightning_module).__name__}."
         )
-    known = datamodule is None or isinstance(datamodule, DataLoader) or _is_lightning(datamodule, "LightningDataModule")
-    if not known and not _is_factory(datamodule):
+    if datamodule is not None and not _is_data(datamodule) and not _is_factory(datamodule):
         raise TypeError(
             "datamodule must be a LightningDataModule or a DataLoader, or a class or function that returns one, or "
             f"None, but got {type(datamodule).__name__}."
@@ -75,55 +75,47 @@ def evaluator_from(
     return LightningCallback(lightning_module, datamodule, stage, named, dict(metrics or {}))
 
 
+@dataclass(eq=False)
 class LightningCallback:
     """The callback_fn that ``evaluator_from`` returns; it can be sent to other processes."""
 
-    def __init__(
-        self,
-        module: Any,
-        datamodule: Any,
-        stage: str | None,
-        data: str | tuple[str, ...],
-        metrics: dict[str, Any],
-    ) -> None:
-        self._module, self._datamodule = module, datamodule
-        self._stage, self._data, self._metrics = stage, data, metrics
-        self._is_set_up = False
+    module: Any
+    datamodule: Any
+    stage: str | None
+    data: str | tuple[str, ...]
+    metrics: dict[str, Any]
+    is_set_up: bool = False
 
     def __call__(self) -> tuple[OwnLoss, nn.Module, Any, dict[str, Any]]:
-        source = self._module
+        source = self.module
         module = copy.deepcopy(source) if isinstance(source, nn.Module) else source()
         if not _is_lightning(module, "LightningModule"):
             raise CallbackFunctionError(f"lightning_module must return a LightningModule, not {type(module).__name__}.")
         module.log = module.log_dict = _do_nothing
         loader, hooks = self._read_data(module)
-        return OwnLoss(_Step(module, hooks, self._stage)), module, loader, self._metrics
+        return OwnLoss(_Step(module, hooks, self.stage)), module, loader, self.metrics
 
     def __getstate__(self) -> dict[str, Any]:
         # A Trainer holds loggers, processes and our own collector, none of which can be sent.
-        return {**vars(self), "_datamodule": _without_trainer(self._datamodule), "_is_set_up": self._has_been_set_up()}
+        return {**vars(self), "datamodule": _without_trainer(self.datamodule), "is_set_up": self._has_been_set_up()}
 
     def _has_been_set_up(self) -> bool:
-        return self._is_set_up or getattr(self._datamodule, "trainer", None) is not None
+        return self.is_set_up or getattr(self.datamodule, "trainer", None) is not None
 
     def _read_data(self, module: Any) -> tuple[Any, Any]:
         """Returns the data loader, or several by name, and what holds the hooks for their batches."""
-        source = self._datamodule
-        if isinstance(source, DataLoader):
-            return source, module
+        source = self.datamodule
         if source is None:
             holder = module
-        elif _is_lightning(source, "LightningDataModule"):
+        elif _is_data(source):
             holder = _without_trainer(source)
-        else:
-            holder = source()
-            if isinstance(holder, DataLoader):
-                return holder, module
-            if not _is_lightning(holder, "LightningDataModule"):
-                raise CallbackFunctionError(
-                    f"datamodule must return a LightningDataModule or a DataLoader, not {type(holder).__name__}."
-                )
-        names = (self._data,) if isinstance(self._data, str) else self._data
+        elif not _is_data(holder := source()):
+            raise CallbackFunctionError(
+                f"datamodule must return a LightningDataModule or a DataLoader, not {type(holder).__name__}."
+            )
+        if isinstance(holder, DataLoader):
+            return holder, module
+        names = (self.data,) if isinstance(self.data, str) else self.data
         for data in names:
             if not _overrides(holder, _LOADERS[data]):
                 raise CallbackFunctionError(
@@ -135,7 +127,7 @@ class LightningCallback:
             holder.setup("fit")
         hooks = holder if any(_overrides(holder, hook) for hook in _BATCH_HOOKS) else module
         loaders = {data: _one_loader(holder, _LOADERS[data]) for data in names}
-        return loaders[self._data] if isinstance(self._data, str) else loaders, hooks
+        return loaders[self.data] if isinstance(self.data, str) else loaders, hooks
 
 
 _LOADERS = {"validation": "val_dataloader", "training": "train_dataloader"}
@@ -160,30 +152,30 @@ class _Step:
     def __init__(self, module: Any, hooks: Any, stage: str | None) -> None:
         self._stage = stage
         self._hooks = [getattr(hooks, name) for name in _BATCH_HOOKS if _overrides(hooks, name)]
-        self._metrics = [layer for layer in module.modules() if _is_torchmetric(layer)]
-        for name in STAGES if stage is None else (stage,):
-            _check_step(module, name, required=stage is not None or name == "training")
-        if stage is None and not _overrides(module, "validation_step"):
+        metric = getattr(sys.modules.get("torchmetrics"), "Metric", ())
+        self._metrics = [layer for layer in module.modules() if isinstance(layer, metric)]
+        needed, validates = stage or "training", _overrides(module, "validation_step")
+        if not _overrides(module, f"{needed}_step") and not (needed == "training" and validates):
+            raise CallbackFunctionError(
+                f"{type(module).__name__} has no {needed}_step, so it has no loss to measure; write one, or choose the "
+                f"other step with stage={_other(needed)!r}."
+            )
+        if stage is None and not validates:
             self._stage = "training"
 
     def __call__(self, module: Any, batch: Any) -> tuple[Any, Any]:
         for hook in self._hooks:
             batch = hook(batch, 0)
-        stage = self._stage or "validation"
-        outputs = self._run(module, stage, batch)
-        loss = _loss_of(outputs)
-        if loss is None and self._stage is None:
-            # What the first batch shows holds for all.
-            stage = "training"
+        for stage in STAGES if self._stage is None else (self._stage,):
             outputs = self._run(module, stage, batch)
-            loss = _loss_of(outputs)
-        if loss is None:
-            raise CallbackFunctionError(
-                f"{type(module).__name__}.{stage}_step must return the loss, or a dictionary with 'loss', but returned "
-                f"{_shown(outputs)}; return the loss there, or choose the other step with stage={_other(stage)!r}."
-            )
-        self._stage = stage
-        return loss, outputs
+            loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+            if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+                self._stage = stage  # what the first batch shows holds for all
+                return loss, outputs
+        raise CallbackFunctionError(
+            f"{type(module).__name__}.{stage}_step must return the loss, or a dictionary with 'loss', but returned "
+            f"{_shown(outputs)}; return the loss there, or choose the other step with stage={_other(stage)!r}."
+        )
 
     def _run(self, module: Any, stage: str, batch: Any) -> Any:
         step = getattr(module, f"{stage}_step")
@@ -200,21 +192,6 @@ class _Step:
         finally:
             for metric in self._metrics:
                 metric.reset()
-
-
-def _check_step(module: Any, stage: str, *, required: bool) -> None:
-    if required and not _overrides(module, f"{stage}_step"):
-        if stage == "training" and _overrides(module, "validation_step"):
-            return
-        raise CallbackFunctionError(
-            f"{type(module).__name__} has no {stage}_step, so it has no loss to measure; write one, or choose the "
-            f"other step with stage={_other(stage)!r}."
-        )
-
-
-def _loss_of(outputs: Any) -> Any:
-    loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-    return loss if isinstance(loss, torch.Tensor) and loss.numel() == 1 else None
 
 
 def _shown(outputs: Any) -> str:
@@ -235,16 +212,12 @@ def _is_factory(value: object) -> bool:
 
 
 def _is_lightning(value: object, name: str) -> bool:
-    for path in ("lightning.pytorch", "pytorch_lightning"):
-        package = sys.modules.get(path)
-        if package is not None and isinstance(value, getattr(package, name)):
-            return True
-    return False
+    packages = filter(None, map(sys.modules.get, ("lightning.pytorch", "pytorch_lightning")))
+    return any(isinstance(value, getattr(package, name)) for package in packages)
 
 
-def _is_torchmetric(layer: object) -> bool:
-    package = sys.modules.get("torchmetrics")
-    return package is not None and isinstance(layer, package.Metric)
+def _is_data(value: object) -> bool:
+    return isinstance(value, DataLoader) or _is_lightning(value, "LightningDataModule")
 
 
 def _overrides(holder: Any, name: str) -> bool:

@@ -40,20 +40,14 @@ def memory_limit(value: object, name: str = "sample_memory") -> int | float:
         raise wrong_type(name, _EXPECTED, value)
     if value == AUTO:
         return _SHARE
-    if isinstance(value, int):
-        size: int | float = value
-    else:
-        match = _TEXT.fullmatch(value.lower())
-        if value.strip().isdigit():
-            size = int(value)
-        elif match is None or (match[2] != "%" and match[2] not in _UNITS):
-            raise wrong_value(name, _EXPECTED, value)
-        elif match[2] == "%":
-            size = float(match[1]) / 100
-            if size > 1:
-                raise wrong_value(name, _EXPECTED, value)
-        else:
-            size = int(float(match[1]) * _UNITS[match[2]])
+    match = None if isinstance(value, int) else _TEXT.fullmatch(value.lower())
+    size: int | float = 0
+    if isinstance(value, int) or value.strip().isdigit():
+        size = int(value)
+    elif match is not None and match[2] in _UNITS:
+        size = int(float(match[1]) * _UNITS[match[2]])
+    elif match is not None and match[2] == "%" and float(match[1]) <= 100:
+        size = float(match[1]) / 100
     if size <= 0:
         raise wrong_value(name, _EXPECTED, value)
     return size

@@ -8,27 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from collectors.validation import (
-    check_bool,
-    check_choice,
-    check_instance,
-    check_int,
-    check_keys,
-    wrong_type,
-    wrong_value,
-)
+from collectors.validation import check_bool, check_choice, check_instance, check_int, check_keys, wrong_value
 
 # A plan says how many threads start; a file that holds one must not drown a machine in them.
 _MOST_THREADS = 4096
-
-
-def _check_batch_size(name: str, value: object) -> None:
-    if value is not None:
-        check_int(name, value, minimum=1)
-
-
-def _check_compiler(name: str, value: object) -> None:
-    check_choice(name, value, COMPILERS)
 
 
 COMPILERS = ("", "AOTInductor", "torch.compile")
@@ -38,18 +21,14 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 """How the forward passes round: as the network was built, or on purpose to fewer digits."""
 
 
-def _check_precision(name: str, value: object) -> None:
-    check_choice(name, value, PRECISIONS)
-
-
 PLAN_CHECKS: Mapping[str, Callable[[str, Any], object]] = {
-    "batch_size": _check_batch_size,
+    "batch_size": lambda name, value: value is None or check_int(name, value, minimum=1),
     "threads": functools.partial(check_int, minimum=1, maximum=_MOST_THREADS),
     "channels_last": check_bool,
     "compile": check_bool,
-    "compiler": _check_compiler,
+    "compiler": functools.partial(check_choice, choices=COMPILERS),
     "first_layer": check_bool,
-    "precision": _check_precision,
+    "precision": functools.partial(check_choice, choices=PRECISIONS),
     "gradients": check_bool,
     "reason": functools.partial(check_instance, types=str, expected="a str"),
 }
@@ -131,33 +110,22 @@ def plan_text(plan: Mapping[str, object] | None, details: str = "") -> str:
 
 @dataclass(frozen=True)
 class Workload:
-    """What tuning may do, and for how much work.
+    """What tuning may do, and for how much work."""
 
-    Attributes:
-        compile: whether the network is compiled: True, False or "auto" (where a package of it is there, or
-            measuring takes long).
-        points: how many will be measured by one worker.
-        seconds: the budget of measuring them.
-        workers: how many start with the same plan.
-        rehearsal: whether only the forecast is wanted: nothing is compiled.
-    """
-
-    compile: bool | str = False
-    points: float = 0.0
-    seconds: float = math.inf
-    workers: int = 1
-    rehearsal: bool = False
+    compile: bool | str = False  # whether it compiles; "auto": where a package is there, or measuring takes long
+    points: float = 0.0  # how many will be measured by one worker
+    seconds: float = math.inf  # the budget of measuring them
+    workers: int = 1  # how many start with the same plan
+    rehearsal: bool = False  # whether only the forecast is wanted: nothing is compiled
 
 
-NOT_IN_A_REHEARSAL = "a dry run compiles nothing"
-"""Why a network is not compiled where only the forecast is wanted."""
+NOT_IN_A_REHEARSAL = "a dry run compiles nothing"  # why a network is not compiled where only the forecast is wanted
 
 
-def check_compile(name: str, compile: object) -> bool | str:
+def check_compile(name: str, compile: Any) -> bool | str:
     """Returns the choice of compilation, which must be True, False or "auto"."""
     expected = 'True, False or "auto"'
-    if not isinstance(compile, bool | str):
-        raise wrong_type(name, expected, compile)
-    if isinstance(compile, str) and compile != "auto":
-        raise wrong_value(name, expected, compile)
-    return compile
+    choice: bool | str = check_instance(name, compile, (bool, str), expected)
+    if isinstance(choice, str) and choice != "auto":
+        raise wrong_value(name, expected, choice)
+    return choice

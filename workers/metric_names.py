@@ -10,8 +10,7 @@ from .errors import CallbackFunctionError
 
 PROJECTED_PREFIX = "projected_"
 """Of the columns in a landscape file that hold a checkpoint's values at its foot on the plane."""
-PLANE_BUFFERS_SUFFIX = "_with_plane_buffers"
-"""Of the columns that hold a checkpoint's values with the plane's buffers."""
+PLANE_BUFFERS_SUFFIX = "_with_plane_buffers"  # of the columns that hold a checkpoint's values with the plane's buffers
 
 EXTREMES = ("max_eigenvalue", "min_eigenvalue", "convexity_ratio")
 """Both ends of the Hessian's spectrum, and the size of their ratio: measured at each point where it is asked for."""

@@ -16,16 +16,10 @@ NUMERATORS, DENOMINATORS = "numerators", "denominators"
 
 @dataclass(frozen=True, eq=False)
 class SampleLosses:
-    """The losses of single samples at a few points, from which the loss is made.
-
-    Attributes:
-        numerators: of each sample, shape (points, samples).
-        denominators: how much each sample counts at all points, shape (samples,): the loss is the sum of the numerators
-            over theirs; None for a loss that is a sum.
-    """
+    """The losses of single samples at a few points, from which the loss is made: a mean is the sum over the sum."""
 
     numerators: Float64[np.ndarray, "points samples"]
-    denominators: Float64[np.ndarray, " samples"] | None
+    denominators: Float64[np.ndarray, " samples"] | None  # how much each counts, at all points; None for a sum
 
 
 @dataclass(frozen=True)

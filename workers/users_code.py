@@ -39,6 +39,13 @@ def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
 
 
+def warn_and_note(notes: list[str], *texts: str) -> None:
+    """Warns the user, and adds it to the notes."""
+    notes.extend(texts)
+    for text in texts:
+        warn_user(text)
+
+
 def is_ours(error: Exception) -> bool:
     """Returns whether an error was raised by our own code: neither by the user's nor by what either of them calls."""
     steps = traceback.extract_tb(error.__traceback__)

@@ -18,7 +18,7 @@ from networks import prepare_work, read_work
 from torch import nn
 from torch.nn import functional
 
-from workers.curvature import measuring, vectors
+from workers.curvature import lanczos, measuring
 from workers.curvature.products import ProductSettings
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
@@ -56,7 +56,7 @@ def ways(threads: int) -> dict[str, contextlib.AbstractContextManager[Any]]:
         return {
             "all": contextlib.nullcontext(),
             "without a batch on each core": patch(CoreProducts, "__init__", on_one_core),
-            "without one BLAS thread": patch(vectors, "ThreadpoolController", no_libraries),
+            "without one BLAS thread": patch(lanczos, "ThreadpoolController", no_libraries),
         }
     normalization = {functional.batch_norm: operators._OWN[functional.batch_norm]}
     convolutions = {key: own for key, own in operators._OWN.items() if key is not functional.batch_norm}

@@ -79,13 +79,8 @@ def surface(x, y, depth=1.0):
 
 
 def test_the_contract_is_five_methods():
-    assert {name for name in vars(Evaluator) if not name.startswith("_")} == {
-        "description",
-        "load",
-        "measure",
-        "measure_state",
-        "close",
-    }
+    five = {"description", "load", "measure", "measure_state", "close"}
+    assert {name for name in vars(Evaluator) if not name.startswith("_")} == five
     assert not isinstance(Bowl(), MakesProducts | FitsCurves)
 
 

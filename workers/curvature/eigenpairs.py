@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import CurvatureError
-from .lanczos import Ends, Lanczos, find_ends
+from .lanczos import Basis, Ends, Lanczos, find_ends, gap_of, length, one_blas_thread
 from .products import Products
-from .vectors import Basis, length, one_blas_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,63 +73,53 @@ def _with_copies(
 ) -> Ends:
     """Searches what is orthogonal to the vectors that were found until nothing there is beyond them."""
     # Of an end of which one is wanted, a copy would be no news.
-    number, above, below = 0, top > 1, bottom > 1
-    if not above and not below:
+    number, wanted = 0, np.array([top > 1, bottom > 1])
+    if not wanted.any():
         return found
     # Beside vectors that are not known, what is left of them would be found once more.
     while found.converged.all() and len(found.values) < found.vectors.shape[1] and number < top + bottom:
         number += 1
         locked = Basis(len(found.values), found.vectors.shape[1], str(found.vectors.dtype))
         for vector in found.vectors:
-            rest = vector.astype(np.float64)
-            locked.remove_from(rest)
-            locked.append(rest / np.sqrt(np.dot(rest, rest)))
+            locked.append_rest(vector)
         lanczos = search(number, locked, float(np.abs(found.values).max()))
-        limits = (
-            found.values[:top].min() if top else np.inf,
-            found.values[top:].max() if bottom else -np.inf,
-        )
-        more, beyond = True, (False, False)
+        # The last one of each end that is wanted; of the lower end everything is negated.
+        limits = np.array([found.values[:top].min(initial=np.inf), -found.values[top:].max(initial=-np.inf)])
+        more, beyond = True, np.zeros(2, bool)
         while more and lanczos.products < max_products:
             lanczos.compress(1, 1)
             more = lanczos.step()
             ritz = lanczos.ritz()
-            settled = ritz.are_converged([len(ritz.values) - 1, 0], tolerance)
-            roughly = ritz.are_converged([len(ritz.values) - 1, 0], _ROUGHLY)
+            places = [len(ritz.values) - 1, 0]
+            settled, roughly = (ritz.are_converged(places, share) for share in (tolerance, _ROUGHLY))
+            values = ritz.values[places] * (1, -1)
             # Within the tolerance a copy of the last one that is wanted is no news.
-            beyond = (
-                above and bool(ritz.values[-1] > limits[0] + tolerance * abs(limits[0])),
-                below and bool(ritz.values[0] < limits[1] - tolerance * abs(limits[1])),
-            )
-            lower = bool(roughly[0]) and ritz.values[-1] + ritz.residuals[-1] < limits[0]
-            higher = bool(roughly[1]) and ritz.values[0] - ritz.residuals[0] > limits[1]
-            if (not above or lower or settled[0]) and (not below or higher or settled[1]):
+            beyond = wanted & (values > limits + tolerance * np.abs(limits))
+            if (~wanted | settled | (roughly & (values + ritz.residuals[places] < limits))).all():
                 break
-        extra = lanczos.pairs(int(beyond[0]), int(beyond[1]), tolerance)
-        merged = _merged(found, extra, int(beyond[0]), top, bottom, lanczos.products)
-        if not any(beyond):
+        extra_top, extra_bottom = map(int, beyond)
+        merged = _merged(
+            found, lanczos.pairs(extra_top, extra_bottom, tolerance), extra_top, top, bottom, lanczos.products
+        )
+        if not beyond.any():
             return merged
         found = merged
     return found
 
 
 def _merged(found: Ends, extra: Ends, extra_top: int, top: int, bottom: int, products: int) -> Ends:
-    values = np.concatenate([found.values, extra.values])
+    parts = {
+        name: np.concatenate([getattr(found, name), getattr(extra, name)])
+        for name in ("values", "residuals", "vectors", "gaps", "converged")
+    }
+    values, gaps = parts["values"], parts["gaps"]
     is_top = np.array([True] * top + [False] * bottom + [True] * extra_top + [False] * (len(extra.values) - extra_top))
     upper = [index for index in np.argsort(-values, kind="stable") if is_top[index]][:top]
     lower = [index for index in np.argsort(values, kind="stable") if not is_top[index]][:bottom]
     chosen = [*upper, *lower]
-    gaps = np.concatenate([found.gaps, extra.gaps])
     for index in chosen:
-        gaps[index] = min(gaps[index], np.abs(np.delete(values, index) - values[index]).min(initial=np.inf))
-    return Ends(
-        values[chosen],
-        np.concatenate([found.residuals, extra.residuals])[chosen],
-        np.concatenate([found.vectors, extra.vectors])[chosen],
-        gaps[chosen],
-        np.concatenate([found.converged, extra.converged])[chosen],
-        found.products + products,
-    )
+        gaps[index] = min(gaps[index], gap_of(values, index))
+    return Ends(**{name: part[chosen] for name, part in parts.items()}, products=found.products + products)
 
 
 def _rows_within(memory: float, products: Products, wanted: int, max_products: int) -> int:

@@ -1,20 +1,25 @@
-"""The ends of a symmetric matrix's spectrum by Lanczos' method, from products alone."""
+"""The ends of a symmetric matrix's spectrum by Lanczos' method, from products alone, computed by one thread."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from ..errors import CurvatureError
 from .products import NOT_SYMMETRIC, Vector
-from .vectors import Basis, length
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
+# Numbers of a vector that are widened at once: two rows of them stay in a processor's cache.
+_BLOCK = 1 << 14
 # Below this share of the largest eigenvalue an eigenvalue is not told from zero.
 _SMALLEST_SHARE = 1e-3
 # Of the length of the longest image; rounding leaves a hundredth of that.
@@ -25,26 +30,70 @@ _KEPT_BESIDE = 10
 _ROUNDING = {"float32": 1e-6, "float64": 1e-13}
 
 
+class Basis:
+    """Rows that are orthonormal, as far as their element type goes."""
+
+    def __init__(self, rows: int, dimension: int, dtype: str) -> None:
+        # Memory is taken by the system when a row is first written.
+        self._rows: NDArray[Any] = np.empty((rows, dimension), dtype)
+        self.capacity, self.count = rows, 0
+
+    @property
+    def rows(self) -> Vector:
+        return self._rows[: self.count]
+
+    def append(self, vector: Vector) -> None:
+        """Adds a row of length one."""
+        self._rows[self.count] = vector
+        self.count += 1
+
+    def append_rest(self, vector: Vector) -> None:
+        """Adds a row along what of a vector is orthogonal to all rows."""
+        rest = vector.astype(np.float64)
+        self.remove_from(rest)
+        self.append(rest / length(rest))
+
+    def remove_from(self, vector: Float64[np.ndarray, " weights"]) -> Float64[np.ndarray, " rows"]:
+        """Takes out of a vector, in place, what lies along the rows, twice over; returns how much that was."""
+        found = np.zeros(self.count)
+        for _ in range(2):
+            along = np.zeros(self.count)
+            for place, block in self._blocks():
+                along += block @ vector[place]
+            for place, block in self._blocks():
+                vector[place] -= along @ block
+            found += along
+        return found
+
+    def combined(self, mixing: Float64[np.ndarray, "rows vectors"]) -> Vector:
+        """Returns mixtures of the rows, shape (vectors, dimension)."""
+        result = np.empty((mixing.shape[1], self._rows.shape[1]), self._rows.dtype)
+        for place, block in self._blocks():
+            result[:, place] = mixing.T @ block
+        return result
+
+    def replace(self, vectors: Vector) -> None:
+        self.count = len(vectors)
+        self._rows[: self.count] = vectors
+
+    def _blocks(self) -> Iterator[tuple[slice, Float64[np.ndarray, "rows block"]]]:
+        for start in range(0, self._rows.shape[1], _BLOCK):
+            place = slice(start, start + _BLOCK)
+            yield place, self.rows[:, place].astype(np.float64, copy=False)
+
+
 @dataclass(frozen=True)
 class Ends:
-    """Eigenpairs of both ends of a spectrum.
+    """Eigenpairs of both ends of a spectrum."""
 
-    Attributes:
-        values: eigenvalues, the largest first, then those of the lower end, the lowest first; shape (pairs,).
-        residuals: the length of what each vector is off, ``|H v - value v|``; no eigenvalue is further from its value.
-            At least what rounding leaves of a product.
-        vectors: of length one, shape (pairs, weights).
-        gaps: to the next value that was seen, shape (pairs,).
-        converged: whether the residual is below the tolerance, shape (pairs,).
-        products: how many were made.
-    """
-
-    values: Float64[np.ndarray, " pairs"]
+    values: Float64[np.ndarray, " pairs"]  # the largest first, then those of the lower end, the lowest first
+    # The length of what each vector is off, ``|H v - value v|``, and at least what rounding leaves of a product; no
+    # eigenvalue is further from its value.
     residuals: Float64[np.ndarray, " pairs"]
-    vectors: Vector
-    gaps: Float64[np.ndarray, " pairs"]
-    converged: np.ndarray
-    products: int
+    vectors: Vector  # of length one, shape (pairs, weights)
+    gaps: Float64[np.ndarray, " pairs"]  # to the next value that was seen
+    converged: np.ndarray  # whether the residual is below the tolerance, shape (pairs,)
+    products: int  # how many were made
 
 
 @dataclass(frozen=True)
@@ -93,7 +142,7 @@ class Lanczos:
         self._projected = np.zeros((self._basis.capacity, self._basis.capacity))
         self._rounding = _ROUNDING[str(start.dtype)]
         self._scale = self._largest = scale
-        self._restarts = 0
+        self.restarts = 0  # how often a start's own space was all found, so that what follows belongs to another start
         self.products = 0
         self._next = self._made_new(start)
         self._coupling = np.zeros(0)
@@ -119,18 +168,13 @@ class Lanczos:
             return False
         if left <= self._rounding * max(self._largest, np.finfo(np.float64).tiny):
             # The space is the matrix's own. Others are orthogonal to it.
-            self._restarts += 1
-            self._next = self._made_new(self._again(self._restarts))
+            self.restarts += 1
+            self._next = self._made_new(self._again(self.restarts))
         else:
             self._coupling[row] = left
             image /= left
             self._next = image.astype(basis.rows.dtype)
         return True
-
-    @property
-    def is_decoupled(self) -> bool:
-        """Whether the start's own space is all found, so that what follows belongs to another start."""
-        return self._restarts > 0
 
     def ritz(self) -> _Ritz:
         count = self._basis.count
@@ -139,7 +183,7 @@ class Lanczos:
 
     def compress(self, top: int, bottom: int) -> None:
         """Makes room where the basis is full: keeps the mixtures nearest to what is wanted."""
-        if not self._basis.is_full:
+        if self._basis.count < self._basis.capacity:
             return
         ritz = self.ritz()
         beside = min(_KEPT_BESIDE, max(0, self._basis.count - top - bottom - 2))
@@ -154,7 +198,7 @@ class Lanczos:
         ritz = self.ritz()
         chosen = ritz.ends(top, bottom)
         converged = ritz.are_converged(chosen, tolerance)
-        gaps = [_gap(ritz.values, index) for index in chosen]
+        gaps = [gap_of(ritz.values, index) for index in chosen]
         vectors = _turned(self._basis.combined(ritz.mixing[:, chosen]))
         # Residuals go on falling in exact arithmetic only: a product is no more exact than its element type.
         residuals = np.maximum(ritz.residuals[chosen], self._rounding * self._largest)
@@ -192,9 +236,9 @@ def find_ends(lanczos: Lanczos, top: int, bottom: int, tolerance: float, max_pro
     return lanczos.pairs(top, bottom, tolerance)
 
 
-def _gap(values: Float64[np.ndarray, " rows"], index: int) -> float:
-    others = np.delete(values, index)
-    return float(np.abs(others - values[index]).min(initial=np.inf))
+def gap_of(values: Float64[np.ndarray, " rows"], index: int) -> float:
+    """Returns how far a value is from the nearest of the others."""
+    return float(np.abs(np.delete(values, index) - values[index]).min(initial=np.inf))
 
 
 def _turned(vectors: Vector) -> Vector:
@@ -203,3 +247,23 @@ def _turned(vectors: Vector) -> Vector:
     largest = vectors[range(len(vectors)), np.abs(vectors).argmax(1)]
     turned: Vector = vectors * (np.where(largest < 0, -1.0, 1.0) / lengths).astype(vectors.dtype)[:, None]
     return turned
+
+
+def length(vector: Float64[np.ndarray, " weights"]) -> float:
+    return float(np.sqrt(np.dot(vector, vector)))
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Lets OpenBLAS compute in one thread meanwhile; also a decorator."""
+    # Its threads go on spinning after each product of vectors, and take the cores from the framework, which needs them
+    # for the next derivative: that made searches on two cores twice as slow.
+    loaded = ThreadpoolController()
+    # A framework may bring an OpenBLAS of its own, whose threads it needs.
+    chosen = [
+        library.filepath
+        for library in loaded.lib_controllers
+        if library.internal_api == "openblas" and "torch" not in Path(library.filepath).parts
+    ]
+    with loaded.select(filepath=chosen).limit(limits=1):
+        yield

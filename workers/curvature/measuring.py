@@ -13,9 +13,9 @@ from collectors.validation import check_bool, check_int, wrong_value
 
 from ..errors import CurvatureError, NondeterministicLossError
 from .eigenpairs import find_eigenpairs
+from .lanczos import length, one_blas_thread
 from .probes import Density, Trace, find_density, find_trace
 from .products import NOT_SYMMETRIC, ROUNDING, Layout, Products, ProductSettings, ShareProducts, Vector
-from .vectors import length, one_blas_thread
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -59,34 +59,20 @@ class CurvatureSettings:
 
 @dataclass(frozen=True)
 class CurvatureValues:
-    """The curvature of a loss at one set of weights.
+    """The curvature of a loss at one set of weights."""
 
-    Attributes:
-        loss: the mean over all samples.
-        gradient_norm: the length of its gradient.
-        eigenvalues: the largest first, then those of the lower end, the lowest first; shape (top + bottom,).
-        residuals: no true eigenvalue is further from an eigenvalue than this; shape (top + bottom,).
-        angle_bounds: residual over gap: about the sine of the largest angle between a vector and the true one, where it
-            is below one; shape (top + bottom,).
-        converged: whether the residual is within the tolerance, shape (top + bottom,).
-        vectors: the eigenvectors, shape (top + bottom, weights); None where they are not kept.
-        trace: with its interval, or None.
-        density: or None.
-        products: how many products were made, without those of a check.
-        notes: what the user should know, in sentences.
-    """
-
-    loss: float
-    gradient_norm: float
-    eigenvalues: Float64[np.ndarray, " pairs"]
-    residuals: Float64[np.ndarray, " pairs"]
+    loss: float  # the mean over all samples
+    gradient_norm: float  # the length of its gradient
+    eigenvalues: Float64[np.ndarray, " pairs"]  # the largest first, then those of the lower end, the lowest first
+    residuals: Float64[np.ndarray, " pairs"]  # no true eigenvalue is further from an eigenvalue than this
+    # Residual over gap: about the sine of the largest angle between a vector and the true one, where it is below one.
     angle_bounds: Float64[np.ndarray, " pairs"]
-    converged: np.ndarray
-    vectors: Vector | None
-    trace: Trace | None
+    converged: np.ndarray  # whether the residual is within the tolerance, shape (pairs,)
+    vectors: Vector | None  # shape (pairs, weights); None where they are not kept
+    trace: Trace | None  # with its interval
     density: Density | None
-    products: int
-    notes: tuple[str, ...] = ()
+    products: int  # how many were made, without those of a check
+    notes: tuple[str, ...] = ()  # what the user should know, in sentences
 
     @property
     def forward_passes(self) -> int:
@@ -123,11 +109,8 @@ def measure_curvature(
             f"{ends.products} products: see their residuals, raise max_products or tolerance."
         )
     trace = find_trace(products, ends, settings.trace_probes, seed=settings.seed) if settings.trace_probes else None
-    density = None
-    if settings.density_probes:
-        density = find_density(
-            products, settings.density_probes, settings.density_steps, seed=settings.seed, memory=memory
-        )
+    seed, probes = settings.seed, settings.density_probes
+    density = find_density(products, probes, settings.density_steps, seed=seed, memory=memory) if probes else None
     angles = np.divide(ends.residuals, ends.gaps, out=np.full(len(ends.gaps), np.inf), where=ends.gaps > 0)
     return CurvatureValues(
         products.loss,

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import CurvatureError
-from .lanczos import Ends, Lanczos
+from .lanczos import Basis, Ends, Lanczos, one_blas_thread
 from .products import Products
-from .vectors import Basis, one_blas_thread
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -20,8 +19,6 @@ _OF_TRACE, _OF_DENSITY = 2, 3  # of the random numbers for probes
 
 @dataclass(frozen=True)
 class Trace:
-    """An estimate of a trace."""
-
     value: float  # of the trace
     low: float  # lower end of the interval; NaN where there are less than two probes
     high: float  # its upper end
@@ -47,9 +44,7 @@ def find_trace(products: Products, ends: Ends, probes: int, *, seed: int = 0, co
     traced = 0.0
     for value, vector, converged in zip(ends.values, ends.vectors, ends.converged, strict=True):
         if converged:
-            rest = vector.astype(np.float64)
-            known.remove_from(rest)
-            known.append(rest / np.sqrt(np.dot(rest, rest)))
+            known.append_rest(vector)
             traced += float(value)
     samples = np.empty(probes)
     for number in range(probes):
@@ -57,8 +52,7 @@ def find_trace(products: Products, ends: Ends, probes: int, *, seed: int = 0, co
         if known.count:
             known.remove_from(probe)
         # The product is made of what is stored, so that is what it is multiplied with.
-        stored = probe.astype(layout.dtype)
-        samples[number] = np.dot(probe, products(stored))
+        samples[number] = np.dot(probe, products(probe.astype(layout.dtype)))
     return Trace.of(samples, known=traced, confidence=confidence)
 
 
@@ -87,7 +81,7 @@ def find_density(
     for number in range(probes):
         start = products.layout.rademacher(seed, _OF_DENSITY, number)
         lanczos = Lanczos(products, start, min(steps, products.layout.dimension), flat=products.flat)
-        while lanczos.products < steps and lanczos.step() and not lanczos.is_decoupled:
+        while lanczos.products < steps and lanczos.step() and not lanczos.restarts:
             pass
         ritz = lanczos.ritz()
         count = len(ritz.values)

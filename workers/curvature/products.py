@@ -19,19 +19,16 @@ if TYPE_CHECKING:
     from jaxtyping import Float64
 
 
-SHARES = 8
-"""Into how many parts the samples fall, however many workers there are; a power of two."""
+SHARES = 8  # into how many parts the samples fall, however many workers there are; a power of two
 
-SHARE_FOR_VECTORS = 0.25
-"""Of a machine's free memory."""
+SHARE_FOR_VECTORS = 0.25  # of a machine's free memory
 
 WITHOUT_GRADIENTS = (
     "landscape.functions.trace_by_lines measures the trace of the Hessian from losses alone, in any framework"
 )
 """What there is where nothing can be differentiated."""
 
-ROUNDING = {"float32": 1e-6, "float64": 1e-12}
-"""Of products, by their element type."""
+ROUNDING = {"float32": 1e-6, "float64": 1e-12}  # of products, by their element type
 
 COMPUTED_IN_FLOAT32 = (
     "the network's weights are in low precision; its curvature is computed from the same weights in float32, because "
@@ -106,13 +103,10 @@ class ProductSettings:
     def __post_init__(self) -> None:
         check_int("neighbours", self.neighbours, minimum=1)
         check_choice("matrix", self.matrix, MATRICES)
-        if isinstance(self.memory, float):
-            if not 0 <= self.memory <= 1:
-                raise wrong_value(
-                    "memory", "a number of bytes, or a share from 0.0 to 1.0 of what is free", self.memory
-                )
-        else:
+        if not isinstance(self.memory, float):
             check_int("memory", self.memory, minimum=0)
+        elif not 0 <= self.memory <= 1:
+            raise wrong_value("memory", "a number of bytes, or a share from 0.0 to 1.0 of what is free", self.memory)
 
 
 class ShareProducts(ABC):
@@ -213,8 +207,7 @@ class Products:
 
     def __init__(self, shares: ShareProducts, weights_length: float = 0.0) -> None:
         self._shares, self.layout = shares, shares.layout
-        self.count = 0
-        """How many products were made."""
+        self.count = 0  # how many products were made
         parts = shares.total_losses()
         weights = [weight for _, weight in parts if weight is not None]
         self._weight = sum(weights) if weights else 1.0

@@ -33,12 +33,10 @@ class CurveShape:
         """Returns each control point's share of the points at t, 0 to 1, shape (places,) or a number; rows sum to 1."""
         places = np.atleast_1d(np.asarray(t, np.float64))
         degree = self.bends + 1
-        if self.kind == "polygon":
-            found: Float64[np.ndarray, "places points"] = np.maximum(
-                0.0, 1 - np.abs(places[:, None] * degree - np.arange(degree + 1))
-            )
-            return found
         steps = np.arange(degree + 1)
+        if self.kind == "polygon":
+            shares: Float64[np.ndarray, "places points"] = np.maximum(0.0, 1 - np.abs(places[:, None] * degree - steps))
+            return shares
         choices = np.array([math.comb(degree, int(step)) for step in steps], np.float64)
         return choices * places[:, None] ** steps * (1 - places[:, None]) ** (degree - steps)
 
@@ -71,28 +69,18 @@ class FittingSettings:
 
 @dataclass(frozen=True, eq=False)
 class Fitting:
-    """How far the fitting of a curve is; whoever goes on from here ends with the same bits.
+    """How far the fitting of a curve is; whoever goes on from here ends with the same bits."""
 
-    Attributes:
-        step: how many steps are done.
-        bends: the bends, float32 (float64 for a network that has it), shape (bends, weights), in the network's order of
-            trainable parameters.
-        first: Adam's running means of their gradients, shape (bends, weights).
-        second: those of the squared gradients, shape (bends, weights).
-        losses: of the steps so far, each at its place and on its batch, shape (step,).
-    """
-
-    step: int
+    step: int  # how many steps are done
+    # Float32 (float64 for a network that has it), shape (bends, weights), in the network's order of its trainable ones.
     bends: NDArray[Any]
-    first: NDArray[Any]
-    second: NDArray[Any]
-    losses: Float64[np.ndarray, " step"]
+    first: NDArray[Any]  # Adam's running means of their gradients, shape (bends, weights)
+    second: NDArray[Any]  # those of the squared gradients, shape (bends, weights)
+    losses: Float64[np.ndarray, " step"]  # of the steps so far, each at its place and on its batch
 
 
 @dataclass(frozen=True)
 class CurveTask:
-    """A curve to be fitted."""
-
     settings: FittingSettings
     first: State  # every parameter of the first network, by name
     last: State  # those of the last one

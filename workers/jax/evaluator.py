@@ -18,9 +18,9 @@ from collectors.networks.weight_space import State, direction_dtype
 from ..curvature.products import ProductSettings, ShareProducts
 from ..evaluator import MeasurementSetup
 from ..measuring import checks
-from ..measuring.kept_samples import as_kept, own_losses, values_at
 from ..measuring.measured_set import MeasuredSet
 from ..measuring.network_evaluator import NetworkEvaluator
+from ..measuring.sample_loss import as_kept, own_losses, values_at
 from ..measuring.totals import Total
 from ..metric_names import SAMPLE_LOSSES
 from ..sample_losses import DENOMINATORS, NUMERATORS

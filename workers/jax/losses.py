@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CallbackFunctionError
-from ..measuring.groups import SampleGroups
-from ..measuring.sample_loss import mean_and_stderr
+from ..measuring.sample_loss import SampleGroups, mean_and_stderr
 from ..measuring.totals import Pending, Total, check_metrics, low_precision, metric_error
 from ..samples.batches import Batch
 

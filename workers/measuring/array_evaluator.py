@@ -15,10 +15,11 @@ from collectors.networks.weight_space import State, WeightSpace, direction_dtype
 from ..evaluator import MeasurementSetup
 from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet
+from ..users_code import warn_and_note
 from .checks import check_loaded, check_movable, check_own_options, check_points
-from .kept_samples import as_columns, as_kept
-from .measured_set import MeasuredSet, warn
+from .measured_set import MeasuredSet
 from .network_evaluator import NetworkEvaluator
+from .sample_loss import as_columns, as_kept
 from .totals import Total, add_batches, run_batches
 
 if TYPE_CHECKING:
@@ -43,12 +44,7 @@ class ArrayNetwork(Protocol):
         """Sets the named parameters and buffers, in their own element types; others stay."""
 
     def forward(self, *inputs: Any, **named_inputs: Any) -> Any:
-        """Returns the network's outputs in eval mode, without gradients.
-
-        Args:
-            inputs: one array; several where a batch's inputs are a tuple or list.
-            named_inputs: where they are a dict.
-        """
+        """Returns outputs in eval mode, without gradients, of an array, several (a tuple or list), or a dict's."""
 
     def settings(self, threads: int) -> contextlib.AbstractContextManager[None]:
         """Returns the context in which everything is computed; the framework's own settings come back afterwards."""
@@ -86,7 +82,7 @@ class ArrayEvaluator(NetworkEvaluator):
             check_own_options(setup.options, self.space.framework, remedy)
             check_movable(self.space, "let at least one parameter be trainable")
             if setup.device != "cpu" and network.device == "cpu":
-                warn(
+                warn_and_note(
                     sets[0].notes,
                     f"this machine has a GPU ({setup.device}), but {self.space.framework} was set up without it, so "
                     "the network is measured on the CPU.",

@@ -64,15 +64,13 @@ def check_movable(space: WeightSpace, remedy: str) -> None:
         raise TypeError(f"network must have real parameters, but {wrong} are complex; view them as real numbers.")
 
 
-def check_own_options(options: MeasurementOptions, framework: str, seeding: str, statistics: str = "") -> None:
-    """Checks that options ask for nothing that is PyTorch's alone.
-
-    Args:
-        options: what is measured.
-        framework: the network's.
-        seeding: a sentence on what there is instead of seeds at each point.
-        statistics: a clause on why statistics are not recalibrated.
-    """
+def check_own_options(
+    options: MeasurementOptions,
+    framework: str,
+    seeding: str,  # a sentence on what there is instead of seeds at each point
+    statistics: str = "",  # a clause on why statistics are not recalibrated
+) -> None:
+    """Checks that options ask for nothing that is PyTorch's alone."""
     if options.precision != "float32":
         raise ValueError(
             f'precision="{options.precision}" is available for PyTorch only, and this network is one of {framework}. '
@@ -107,21 +105,13 @@ def check_points(points: ArrayLike, axes: int | None) -> Float64[np.ndarray, "po
 
 @dataclass(frozen=True)
 class Closeness:
-    """How close two equal values are that were added up over two partitions of the samples.
+    """How close two equal values are that were added up over two partitions of the samples."""
 
-    Attributes:
-        relative: of the value.
-        noise: of the largest value anywhere, because a small loss is a difference of larger numbers.
-        spread: of the standard deviation between batches, where that shows more than noise; None does not ask.
-        telling: how many times as much as what is allowed batches must differ, for an agreement to mean something.
-        of_batch: of the value of one batch.
-    """
-
-    relative: float
-    noise: float
-    spread: float | None
-    telling: float
-    of_batch: float
+    relative: float  # of the value
+    noise: float  # of the largest value anywhere, because a small loss is a difference of larger numbers
+    spread: float | None  # of the batches' standard deviation, where that shows more than noise; None does not ask
+    telling: float  # how many times as much as is allowed batches must differ, for an agreement to mean something
+    of_batch: float  # of the value of one batch
 
     def allowed(self, value: float, scale: float, spread: float = 0.0) -> float:
         """Returns how much equal values may differ; ``scale`` is the largest anywhere, ``spread`` that of batches."""

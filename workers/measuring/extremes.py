@@ -20,15 +20,14 @@ from ..evaluator import Evaluator, EvaluatorDescription, OriginMeasurement, prod
 from ..metric_names import EXTREMES
 from .checks import check_loaded, check_points
 from .memory_shortage import use_batch_size
+from .sample_loss import as_columns
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
-TOLERANCE = 1e-2
-"""Of each end's residual, as a share of its own size."""
+TOLERANCE = 1e-2  # of each end's residual, as a share of its own size
 
-_MAX_PRODUCTS = 200
-"""After which an end that is not known so well is NaN."""
+_MAX_PRODUCTS = 200  # after which an end that is not known so well is NaN
 
 
 class WithExtremes(Evaluator):
@@ -48,13 +47,8 @@ class WithExtremes(Evaluator):
 
     @property
     def description(self) -> EvaluatorDescription:
-        """What is measured: the other evaluator's metrics, and the ends."""
         inner = self._inner.description
-        return replace(
-            inner,
-            metrics=(*inner.metrics, *EXTREMES),
-            options=replace(inner.options, extremes=True),
-        )
+        return replace(inner, metrics=(*inner.metrics, *EXTREMES), options=replace(inner.options, extremes=True))
 
     def load(
         self,
@@ -101,7 +95,7 @@ class WithExtremes(Evaluator):
                 parameters = {**origin, **move_along(space, origin, directions, point)}
                 shares.move(parameters, {**buffers, **between.at(point)})
                 ends_of_points.append(self._ends(shares, parameters)[0])
-        return values | {name: np.array([ends[name] for ends in ends_of_points], np.float64) for name in EXTREMES}
+        return values | as_columns(ends_of_points, EXTREMES)
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         values = self._inner.measure_state(parameters, buffers)

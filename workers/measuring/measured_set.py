@@ -8,27 +8,26 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from collectors.networks.weight_space import WeightSpace
 
+from ..errors import SamplesError
 from ..evaluator import EvaluatorDescription, MeasurementSetup, OriginMeasurement, Partition
 from ..measurement_plan import MeasurementPlan
 from ..metric_names import name_in_set
 from ..samples.batches import Batch, is_array
 from ..samples.data_sets import note_of_set
 from ..samples.samples import Samples
-from ..users_code import warn_user
+from ..users_code import warn_and_note, warn_user
 from . import checks
-from .groups import SampleGroups, check_splits
-from .kept_samples import DetailedLoss, values_at
 from .memory_shortage import is_memory_shortage, shortage_text, within_memory
 from .partition import PartitionTest
-from .sample_loss import SummedLoss
-from .totals import Total, best_of_own_batches
+from .sample_loss import DetailedLoss, SampleGroups, SummedLoss, as_columns, check_splits, values_at
+from .totals import Total
 from .tuning import chosen_plan
 
 if TYPE_CHECKING:
@@ -50,12 +49,7 @@ class MeasuredNetwork(ABC):
 
     @abstractmethod
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
-        """Moves the network to a point of the loaded plane.
-
-        Args:
-            coordinates: of the point.
-            roughly: whether statistics of the samples may be those of a few, because only a few are measured.
-        """
+        """Moves the network to a point of the loaded plane; roughly: statistics of samples may be those of a few."""
 
     @abstractmethod
     def leave(self) -> None:
@@ -90,45 +84,29 @@ class MeasuredNetwork(ABC):
         """Gets ready anew, because a data set is measured in other batches, or added up in another way."""
 
 
+@dataclass(eq=False)
 class MeasuredSet:
-    """A data set's samples, and how the loss and the metrics are added up over them.
+    """A data set's samples, and how the loss and the metrics are added up over them."""
 
-    Args:
-        network: on which it is measured.
-        name: as callback_fn gives it; "" where there is one data set without a name.
-        is_main: whether it is the main one, whose metrics are stored under their own names.
-        samples: what is measured.
-        candidates: ways to add the loss up; the first one is for a loss that belongs to its batches.
-        metrics: by name.
-        plan: in which it is found out how the loss is added up, with the weights at hand.
-        notes: what the user should know.
-    """
+    network: MeasuredNetwork  # on which it is measured
+    name: str  # as callback_fn gives it; "" where there is one data set without a name
+    samples: Samples
+    candidates: Sequence[Total]  # ways to add the loss up; the first one is for a loss that belongs to its batches
+    metrics: Mapping[str, Total]
+    plan: MeasurementPlan  # at first that in which it is found out, with the weights at hand, how the loss is added up
+    notes: list[str]  # what the user should know
+    is_main: bool = field(default=True, kw_only=True)  # the main one's metrics are stored under their own names
+    groups: SampleGroups | None = field(default=None, init=False)  # of samples whose losses are measured each
+    keeps_samples: bool = field(default=False, init=False)  # whether each sample's loss is returned beside that of all
+    # Of the loaded plane, measured to find the partition; None where batches changed since.
+    origin: OriginMeasurement | None = field(default=None, init=False)
+    # Which samples were cut last into batches of which size, and the batches.
+    _cut: tuple[Samples, int | None, Sequence[Batch]] | None = field(default=None, init=False)
 
-    def __init__(
-        self,
-        network: MeasuredNetwork,
-        name: str,
-        samples: Samples,
-        candidates: Sequence[Total],
-        metrics: Mapping[str, Total],
-        plan: MeasurementPlan,
-        notes: list[str],
-        *,
-        is_main: bool = True,
-    ) -> None:
-        self._network, self.name, self.is_main = network, name, is_main
-        self.samples, self.candidates, self.metrics = samples, candidates, metrics
-        self.plan, self.notes = plan, notes
-        self.groups: SampleGroups | None = None
-        """The groups of samples whose losses are measured each."""
-        self.keeps_samples = False
-        """Whether the loss of each sample is returned beside that of all."""
-        self.origin: OriginMeasurement | None = None
-        """Of the loaded plane, measured to find the partition; None where batches changed since."""
-        self._cut: tuple[Samples, int | None, Sequence[Batch]] | None = None
-        """Which samples were cut last into batches of which size, and the batches."""
-        with checks.callback_errors(), network.settings():
-            self._adopt(self._own_batches() if network.draws_alike else self._look_here())
+    def __post_init__(self) -> None:
+        here = [lambda _: None]  # with the weights that callback_fn gives, as far as they tell
+        with checks.callback_errors(), self.network.settings():
+            self._adopt(self._own_batches() if self.network.draws_alike else self._find(here, on_plane=False))
 
     @property
     def totals(self) -> list[Total]:
@@ -164,29 +142,17 @@ class MeasuredSet:
             self._cut = samples, size, batches
         return self._cut[2]
 
-    @property
-    def described_by(self) -> tuple[object, ...]:
-        """What this set contributes to the network evaluator's description; other objects where it changes."""
-        return self.description, self.partition, self.loss, self.samples
-
     def result_name(self, metric: str) -> str:
         """Returns under which name a metric of this set is stored."""
         return metric if self.is_main else name_in_set(metric, self.name)
 
     def describe(self, names: tuple[str, ...], setup: MeasurementSetup, plan: MeasurementPlan, device: str) -> None:
-        """Is measured from now on in a chosen plan, as ``description`` says.
-
-        Args:
-            names: of what is measured.
-            setup: what the evaluator was told.
-            plan: the chosen one, whose batch size is for a loss that splits into samples.
-            device: where it is computed.
-        """
+        """Is measured so from now on; the plan's batch size is for a loss that splits into samples."""
         for text in self.partition.notes:
             warn_user(text)
         self._chosen_plan = chosen_plan(plan, setup)
         self.description = EvaluatorDescription(
-            space=self._network.space,
+            space=self.network.space,
             metrics=self._with_groups(names),
             num_samples=self.samples.total,
             samples_sha256=self.samples.sha256(with_batches=self.partition.own_batches),
@@ -202,29 +168,29 @@ class MeasuredSet:
         """Is measured from now on in the plan that was chosen for the main data set; samples are in its layout."""
         self.samples = samples
         chosen = chosen_plan(plan, setup)
-        self.plan = replace(chosen, batch_size=None) if self.keeps_batches else chosen
-        with self._network.settings():
+        self.plan = self._as_kept(chosen)
+        with self.network.settings():
             names = tuple(self.measure_few())
         self.describe(names, setup, chosen, "")
 
     def use_batch_size(self, batch_size: int) -> None:
-        self._network.use_batch_size(batch_size)
+        self.network.use_batch_size(batch_size)
 
     def change_plan(self, **changes: Any) -> None:
         """Is measured in another plan from now on; the data set's own batches stay where they are kept."""
         self.origin = None
         self._chosen_plan = replace(self._chosen_plan, **changes)
-        self.plan = replace(self.plan, **{**changes, **({"batch_size": None} if self.keeps_batches else {})})
+        self.plan = self._as_kept(replace(self.plan, **changes))
         self.description = replace(self.description, plan=self.plan)
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes), on this set alone and without groups."""
         rows = []
-        with self._network.settings():
+        with self.network.settings():
             for coordinates in points.tolist():
-                self._network.visit(coordinates)
-                rows.append(self._network.measure_batches(self.batches, self.loss, self.metrics))
-        return {name: np.array([row[name] for row in rows], np.float64) for name in rows[0]}
+                self.network.visit(coordinates)
+                rows.append(self.network.measure_batches(self.batches, self.loss, self.metrics))
+        return as_columns(rows, tuple(rows[0]))
 
     def measure_few(self) -> dict[str, float]:
         """Measures the first batch where the network is; all, where it has no value."""
@@ -233,18 +199,18 @@ class MeasuredSet:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # of what a metric misses in a few samples
-                    return self._network.measure_batches([batches[0]], self.loss, self.metrics)
+                    return self.network.measure_batches([batches[0]], self.loss, self.metrics)
             except Exception as error:
                 # It may hold padding alone, or one class, of which a metric has no value.
                 if is_memory_shortage(error):
                     raise
-        return self._network.measure_batches(batches, self.loss, self.metrics)
+        return self.network.measure_batches(batches, self.loss, self.metrics)
 
     def measure_few_at(self, point: Sequence[float]) -> dict[str, float]:
         """Measures the first batch at a point of the loaded plane."""
 
         def measure() -> dict[str, float]:
-            with self._network.settings(), self._network.visiting(point, roughly=True):
+            with self.network.settings(), self.network.visiting(point, roughly=True):
                 return self.measure_few()
 
         return within_memory(self, measure)
@@ -261,15 +227,9 @@ class MeasuredSet:
     def settle(
         self, far_points: Sequence[Sequence[float]], partition: Partition | None, measure: Measure | None = None
     ) -> None:
-        """Finds out on the loaded plane how the loss and the metrics are added up, and measures the origin.
-
-        Args:
-            far_points: as for ``Evaluator.load``.
-            partition: what another worker found out.
-            measure: how points are measured; None measures them on this set alone.
-        """
-        axes, measure = len(far_points[0]), measure or self.measure
-        if self._network.draws_alike:
+        """Finds out on the loaded plane how all is added up, unless another worker did, and measures the origin."""
+        axes, measure = len(far_points[0]), measure or self.measure  # on this set alone
+        if self.network.draws_alike:
             partition = self.partition
         size = self._chosen_plan.batch_size
         self._take(self._look_at_plane(far_points) if partition is None else partition, axes)
@@ -285,20 +245,28 @@ class MeasuredSet:
             self.description = replace(self.description, notes=(*self.description.notes, self.notes[-1]))
 
     def warn(self, *texts: str) -> None:
-        warn(self.notes, *texts)
+        warn_and_note(self.notes, *texts)
 
     def _own_batches(self) -> Partition:
         """Keeps the data set's own batches, or those in which samples without batches were read, on every plane."""
 
-        def run(batches: Sequence[Batch], loss: Total) -> dict[str, float]:
-            return self._network.measure_batches(batches, loss, self.metrics)
+        def loss_of(batches: Sequence[Batch], candidate: Total) -> float:
+            return self.network.measure_batches(batches, candidate, self.metrics)["loss"]
 
         batches = self.samples.all_at_once(False).own_batches
-        return Partition(best_of_own_batches(batches, self.candidates, run), own_batches=True, at_once=False)
-
-    def _look_here(self) -> Partition:
-        """Finds out with the weights that callback_fn gives how the loss is added up, as far as they tell."""
-        return self._with_name(self._new_test().find([lambda _: None], on_plane=False))
+        few = batches[:1]
+        try:
+            whole = loss_of(few, self.candidates[0])
+        except SamplesError:  # padding alone
+            few = batches
+            whole = loss_of(few, self.candidates[0])
+        # Sums over samples where they are the loss, else what belongs to its batches.
+        for index, candidate in enumerate(self.candidates):
+            if candidate.splits and candidate.adds_up:
+                with contextlib.suppress(SamplesError):
+                    if np.isclose(loss_of(few, candidate), whole, rtol=1e-5, atol=1e-7, equal_nan=True):
+                        return Partition(index, own_batches=True, at_once=False)
+        return Partition(own_batches=True, at_once=False)
 
     def _agrees_everywhere(self, origin: OriginMeasurement, axes: int) -> bool:
         """Returns whether the partition that a few batches showed is true of all samples."""
@@ -306,28 +274,32 @@ class MeasuredSet:
         # but not for a loss that is known to be a sum over samples.
         if self.keeps_batches or all(total.adds_up for total in self.totals):
             return True
-        with self._network.settings(), self._network.visiting([0.0] * axes):
+        with self.network.settings(), self.network.visiting([0.0] * axes):
             return self._new_test().agrees(self.partition.candidate, self.plan.batch_size, origin.values[0])
 
     def _look_at_plane(self, far_points: Sequence[Sequence[float]], *, may_be_few: bool = True) -> Partition:
         """Looks at a plane, at more than two places where these tell nothing."""
 
         def visit(point: Sequence[float], is_few: bool) -> None:
-            self._network.visit(point, roughly=is_few)
+            self.network.visit(point, roughly=is_few)
 
-        visits = [functools.partial(visit, point) for point in places_to_look_at(far_points)]
-        with checks.callback_errors(), self._network.settings():
+        # The origin, the far points, and those half way to them.
+        places = [[0.0] * len(far_points[0])]
+        places += [[share * coordinate for coordinate in point] for share in (1.0, 0.5, 0.25) for point in far_points]
+        visits = [functools.partial(visit, point) for point in places]
+        with checks.callback_errors(), self.network.settings():
             try:
-                return self._with_name(self._new_test().find(visits, on_plane=True, may_be_few=may_be_few))
+                return self._find(visits, on_plane=True, may_be_few=may_be_few)
             finally:
-                self._network.leave()
+                self.network.leave()
 
     def _new_test(self) -> PartitionTest:
-        samples = self._network.samples_for_test(self.samples)
-        closeness = checks.partition_closeness(self._network.space, samples.total, self.plan.precision)
-        return PartitionTest(self._network.forward_here(), samples, self.candidates, self.metrics, closeness)
+        samples = self.network.samples_for_test(self.samples)
+        closeness = checks.partition_closeness(self.network.space, samples.total, self.plan.precision)
+        return PartitionTest(self.network.forward_here(), samples, self.candidates, self.metrics, closeness)
 
-    def _with_name(self, partition: Partition) -> Partition:
+    def _find(self, visits: Sequence[Callable[[bool], None]], **options: bool) -> Partition:
+        partition = self._new_test().find(visits, **options)
         if self.is_main:
             return partition
         return replace(partition, notes=tuple(note_of_set(self.name, note) for note in partition.notes))
@@ -343,10 +315,10 @@ class MeasuredSet:
         if partition == before:
             return False
         self._adopt(partition)
-        self.plan = replace(self._chosen_plan, batch_size=None) if self.keeps_batches else self._chosen_plan
-        with self._network.settings():
-            self._network.sets_changed()
-            with self._network.visiting([0.0] * axes, roughly=True):
+        self.plan = self._as_kept(self._chosen_plan)
+        with self.network.settings():
+            self.network.sets_changed()
+            with self.network.visiting([0.0] * axes, roughly=True):
                 names = tuple(self.measure_few())
         self.description = replace(
             self.description,
@@ -361,6 +333,9 @@ class MeasuredSet:
                 warn_user(text)
         return True
 
+    def _as_kept(self, plan: MeasurementPlan) -> MeasurementPlan:
+        return replace(plan, batch_size=None) if self.keeps_batches else plan
+
     def _with_groups(self, metrics: tuple[str, ...]) -> tuple[str, ...]:
         """Returns the names of what is measured, the groups' losses behind the loss of all."""
         if self.keeps_samples:
@@ -370,21 +345,6 @@ class MeasuredSet:
         check_splits(self.loss)
         own = 2 if metrics[1:2] == ("loss_stderr",) else 1
         return (*metrics[:own], *self.groups.names, *metrics[own:])
-
-
-def warn(notes: list[str], *texts: str) -> None:
-    """Warns the user, and adds it to the notes."""
-    notes.extend(texts)
-    for text in texts:
-        warn_user(text)
-
-
-def places_to_look_at(far_points: Sequence[Sequence[float]]) -> Iterator[list[float]]:
-    """Yields the points at which a plane is looked at: the origin, the far points, and those half way to them."""
-    yield [0.0] * len(far_points[0])
-    for share in (1.0, 0.5, 0.25):
-        for point in far_points:
-            yield [share * coordinate for coordinate in point]
 
 
 def _holds_arrays_alone(batch: Batch) -> bool:

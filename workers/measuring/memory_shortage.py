@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from collectors.errors import LandscapeError
 
@@ -48,17 +48,9 @@ class Measuring(Protocol):
         """What is measured, and how."""
 
 
-@runtime_checkable
-class _InBatches(Protocol):
-    """What measures in batches that can be cut."""
-
-    def use_batch_size(self, batch_size: int) -> None:
-        """Measures in smaller batches from now on, and says so in the description's plan."""
-
-
 def use_batch_size(evaluator: Measuring, batch_size: int) -> None:
     """Lets an evaluator measure in smaller batches; one whose batches cannot be cut leaves everything as it is."""
-    if isinstance(evaluator, _InBatches):
+    if hasattr(evaluator, "use_batch_size"):
         evaluator.use_batch_size(batch_size)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import operator
+import pickle
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -27,18 +27,16 @@ from ..evaluator import (
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
 from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples
-from ..samples.batches import is_tensor
+from ..samples.batches import on_host
 from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
-from ..samples.sources import hold, hold_sets
-from .groups import check_splits, find_groups
-from .kept_samples import describe_kept, values_at
+from ..samples.sources import hold
 from .measured_set import MeasuredNetwork, MeasuredSet
 from .memory_shortage import within_memory
-from .sample_loss import SummedLoss
+from .sample_loss import SummedLoss, check_splits, describe_kept, find_groups, values_at
 from .streamed import StreamedMeasurement
 from .totals import Total, low_precision_note
-from .tuning import choose_batch_size, plan_batches
+from .tuning import choose_batch_size
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -52,12 +50,10 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     _groups_sha256 = ""
     _kept: tuple[KeptSamples, ...] = ()
     _shared_samples = b""
-    _passes: StreamedMeasurement | None = None
-    """How samples are measured that are read anew in each pass."""
+    _passes: StreamedMeasurement | None = None  # how samples are measured that are read anew in each pass
 
     def __init__(self) -> None:
-        self._sets: list[MeasuredSet] = []
-        """All data sets, the main one first."""
+        self._sets: list[MeasuredSet] = []  # all data sets, the main one first
         self._described: tuple[EvaluatorDescription, list[object]] | None = None
         """The description that was made last, and what it was made of."""
 
@@ -68,7 +64,8 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     @property
     def description(self) -> EvaluatorDescription:
         made_of: list[object] = [self._groups_sha256, self._kept, self._shared_samples]
-        made_of += [part for item in self._sets for part in item.described_by]
+        for item in self._sets:
+            made_of += [item.description, item.partition, item.loss, item.samples]  # other objects where it changes
         # It is asked for at each point, and checking it took a tenth of the time of a small network's.
         if self._described is None or not all(map(operator.is_, made_of, self._described[1])):
             self._described = self._describe_sets(), made_of
@@ -154,7 +151,11 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
             elsewhere = {}  # a point that raises is a failed one, which ends no survey
         start = time.perf_counter()
         again = main.measure_few_at([0.0] * axes)
-        seconds = (time.perf_counter() - start) * self._shares_of_first_batch
+        # How many times as many samples there are in all data sets as in the first batch of the main one.
+        first = main.samples.own_batches[0].size
+        if main.batch_size is not None:
+            first = min(main.batch_size, main.samples.count)
+        seconds = (time.perf_counter() - start) * (sum(item.samples.count for item in self._sets) / first)
         if main.plan.batch_size != size:  # memory ran out, and the first batch is another one
             return self._measure_origin(far)
         # The first whole pass is the slowest: libraries get their memory in it.
@@ -174,15 +175,6 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         seconds = (time.perf_counter() - start) / 3
         cost = None if self._passes is None else self._passes.cost
         return OriginMeasurement((first, again), (), elsewhere, seconds, pass_cost=cost)
-
-    @property
-    def _shares_of_first_batch(self) -> float:
-        """How many times as many samples there are in all data sets as in the first batch of the main one."""
-        main = self._main
-        first = main.samples.own_batches[0].size
-        if main.batch_size is not None:
-            first = min(main.batch_size, main.samples.count)
-        return sum(item.samples.count for item in self._sets) / first
 
     def _add_set(
         self,
@@ -222,9 +214,13 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
                 self.measure_batches([batch], main.loss, {})
             return batch.size
 
+        keeps = main.keeps_batches
         with self.settings():
-            choose = functools.partial(choose_batch_size, run, main.samples.count)
-            main.plan = plan_batches(setup, fixed_batches=main.keeps_batches, choose=choose)
+            size = None if keeps or setup.plan is not None else choose_batch_size(run, main.samples.count)
+        # The framework itself decides on memory layout and compilation.
+        plan = setup.plan or MeasurementPlan(size, setup.threads)
+        size = None if keeps else plan.batch_size
+        main.plan = MeasurementPlan(size, plan.threads, reason=plan.reason, details=plan.details)
         self._threads = main.plan.threads
         with self.settings():
             names = tuple(main.measure_few())
@@ -269,9 +265,9 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
                 with self.visiting(point):
                     self.measure_batches(item.batches, loss, {})
                     of_samples, denominators = loss.sums
-                    numerators.append(_on_host(of_samples))
+                    numerators.append(on_host(of_samples, np.float64))
         sums = {NUMERATORS: np.stack(numerators)}
-        return sums if denominators is None else {**sums, DENOMINATORS: _on_host(denominators)}
+        return sums if denominators is None else {**sums, DENOMINATORS: on_host(denominators, np.float64)}
 
     def _weights_of(self, item: MeasuredSet, axes: int) -> Float64[np.ndarray, " samples"] | None:
         """Returns how much each sample of a set counts in the mean; None for a loss that is a sum."""
@@ -289,9 +285,5 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     def _describe(self, names: tuple[str, ...], setup: MeasurementSetup, device: str) -> None:
         """Ends a constructor; the names are those of what is measured on the main data set."""
         self._main.describe(names, setup, self._main.plan, device)
-        samples = [item.samples for item in self._sets]
-        self._shared_samples = (hold_sets(samples) if self._main.name else hold(samples[0])) or b""
-
-
-def _on_host(array: Any) -> Float64[np.ndarray, " samples"]:
-    return np.asarray(array.detach().cpu() if is_tensor(array) else array, np.float64)
+        held = [hold(item.samples) for item in self._sets]
+        self._shared_samples = (pickle.dumps(held) if self._main.name else held[0]) or b""

@@ -19,7 +19,7 @@ from collectors.networks.batches import call_network
 from ..errors import SamplesError
 from ..evaluator import Partition
 from ..samples.batches import Batch
-from ..samples.samples import Passes, Regrouped, Samples
+from ..samples.samples import Regrouped, Samples, SampleStream
 from .checks import Closeness, check_same_values
 from .memory_shortage import is_memory_shortage
 from .totals import Total, run_batches
@@ -264,7 +264,7 @@ class PartitionTest:
                 item.add(outputs, batch, begins=not place)
             del outputs  # it may hold what gradients need, which no two batches should at once
 
-    def _look(self, tested: Sequence[_Tested], groups: Regrouped, passes: Passes | None = None) -> list[_Look]:
+    def _look(self, tested: Sequence[_Tested], groups: Regrouped, passes: SampleStream | None = None) -> list[_Look]:
         """Measures samples in memory, or all in a pass, in both partitions where the network is."""
         telling, halves = tested, None
         if all(len(own) == len(other) for own, other in groups):
@@ -336,7 +336,7 @@ def _differ_in_kind(first: float, second: float) -> bool:
     return not (math.isfinite(first) and math.isfinite(second)) and not np.array_equal(first, second, equal_nan=True)
 
 
-def _blocks(passes: Passes) -> Iterator[Regrouped]:
+def _blocks(passes: SampleStream) -> Iterator[Regrouped]:
     """Reads all samples once; yields as many as memory holds at once."""
     for block in passes.blocks():
         yield [group for part in block for group in part.regrouped()]

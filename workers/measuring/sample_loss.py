@@ -1,19 +1,30 @@
-"""Losses as float64 sums over samples, so that batch size never changes a result, and their standard error."""
+"""Losses as float64 sums over samples, so that batch size never changes a result: of all, each group, each sample."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..errors import CallbackFunctionError, SamplesError
-from ..samples.batches import Batch, in_float64, is_array, is_tensor
+from collectors.networks.weight_space import some_names
+
+from ..errors import CallbackFunctionError, SampleLossesError, SamplesError
+from ..metric_names import SAMPLE_LOSSES, name_in_group
+from ..sample_losses import KeptSamples
+from ..samples.batches import Batch, in_float64, is_array, is_tensor, on_host
+from ..samples.data_sets import naming_set, note_of_set
+from ..samples.samples import Samples
 from .totals import Pending, Total, low_precision
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64
+    from jaxtyping import Float32, Float64, Int64
+
+_MOST_GROUPS = 1000
 
 
 class SummedLoss(Total):
@@ -55,28 +66,22 @@ class SummedLoss(Total):
         return dict(zip(("loss", "loss_stderr"), numbers, strict=False))
 
 
+@dataclass(eq=False)
 class SampleLossTotal(SummedLoss):
     """A loss of (outputs, targets) whose reduction is off, so that it has elements."""
 
-    def __init__(
-        self,
-        elementwise: Callable[[Any, Any], Any],
-        reduction: str,
-        class_weights: Any,
-        ignore_index: int | None,
-        *,
-        known: bool = True,
-    ) -> None:
-        super().__init__(reduction)
-        # A loss of the framework has no other meaning of its reduction.
-        self.adds_up = known
-        self._elementwise = elementwise
-        # How much each class counts in the mean's denominator, shape (classes,).
-        self._class_weights = class_weights
-        self._ignore_index = ignore_index
+    elementwise: Callable[[Any, Any], Any]
+    reduction: str
+    class_weights: Any  # how much each class counts in the mean's denominator, shape (classes,)
+    ignore_index: int | None
+    known: bool = field(default=True, kw_only=True)  # a loss of the framework has no other meaning of its reduction
+
+    def __post_init__(self) -> None:
+        super().__init__(self.reduction)
+        self.adds_up = self.known
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        elements = self._elementwise(outputs, batch.targets)
+        elements = self.elementwise(outputs, batch.targets)
         if not is_array(elements) or elements.ndim == 0:
             raise ValueError("the loss has no elements although its reduction is off")
         self.low_precision = low_precision(elements)
@@ -94,7 +99,7 @@ class SampleLossTotal(SummedLoss):
         self._denominators.append(denominators)
 
     def differentiable(self, outputs: Any, batch: Batch) -> tuple[Any, Any]:
-        elements = in_float64(self._elementwise(outputs, batch.targets))
+        elements = in_float64(self.elementwise(outputs, batch.targets))
         if self._reduction == "sum":
             weight: Any = None
         elif self._reduction == "batchmean":
@@ -105,27 +110,13 @@ class SampleLossTotal(SummedLoss):
 
     def _counts(self, elements: Any, targets: Any) -> Any:
         classes = is_array(targets) and "int" in str(targets.dtype) and targets.shape == elements.shape
-        if not classes or self._ignore_index is None:
+        if not classes or self.ignore_index is None:
             return _ones_like(elements)
-        counted = targets != self._ignore_index
-        if self._class_weights is None:
+        counted = targets != self.ignore_index
+        if self.class_weights is None:
             return in_float64(counted)
-        weights = self._class_weights.to(targets.device) if is_tensor(targets) else self._class_weights
+        weights = self.class_weights.to(targets.device) if is_tensor(targets) else self.class_weights
         return in_float64(weights[targets * counted] * counted)
-
-
-def mean_over_samples(
-    numerators: Float64[np.ndarray, " samples"],
-    denominators: Float64[np.ndarray, " samples"],
-    reduction: str = "mean",
-    *,
-    with_stderr: bool = True,
-) -> dict[str, float]:
-    """Returns the loss, a mean (sum over sum) or a sum, and its standard error where an entry is a sample."""
-    if reduction != "sum":
-        check_weight(float(denominators.sum()))
-    _, mean, stderr = mean_and_stderr(numerators, denominators, reduction)
-    return {"loss": float(mean), "loss_stderr": float(stderr)} if with_stderr else {"loss": float(mean)}
 
 
 def mean_and_stderr(numerators: Any, denominators: Any, reduction: str = "mean") -> tuple[Any, Any, Any]:
@@ -150,6 +141,179 @@ def check_weight(weight: float) -> None:
             "dataset must hold at least one target that counts, but every target is ignored (ignore_index) or has "
             "class weight zero; check the padding, or use other samples."
         )
+
+
+@dataclass(frozen=True)
+class SampleGroups:
+    """The groups of a data set's samples."""
+
+    labels: tuple[int, ...]  # the groups' numbers, those of all data sets
+    ids: Int64[np.ndarray, " n"]  # the place of each sample's group among the labels
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each group's loss is called."""
+        return tuple(name_in_group("loss", label) for label in self.labels)
+
+    def means(self, numerators: Any, denominators: Any) -> Any:
+        """Returns groups' losses, (groups,), NaN without samples; of float64 (n,), denominators None for a sum."""
+        if is_tensor(numerators):
+            torch = sys.modules["torch"]
+            ids = torch.as_tensor(self.ids, device=numerators.device)
+            empty = numerators.new_zeros(len(self.labels))
+            weights = torch.ones_like(numerators) if denominators is None else denominators
+            sums = [empty.index_add(0, ids, part) for part in (numerators, weights)]
+        else:
+            weights = np.ones_like(numerators) if denominators is None else denominators
+            sums = [np.bincount(self.ids, part, len(self.labels)) for part in (numerators, weights)]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            if denominators is None:
+                return sums[0] * (sums[1] / sums[1])  # NaN for no samples
+            return sums[0] / sums[1]
+
+
+def check_splits(loss: Total, option: str = "groups") -> None:
+    """Checks that a loss has a value for each sample, which ``option`` needs."""
+    if not loss.splits:
+        raise SampleLossesError(
+            f"{option} needs a loss that has a value for each sample, such as nn.CrossEntropyLoss, but this one gives "
+            f"one number for a batch. Leave {option} out, or return a loss with a reduction attribute; a network that "
+            "computes its own loss of a batch has none, so let it return outputs, and a loss function compare them."
+        )
+
+
+def find_groups(
+    choice: str | Callable[[Any, Any], Any], sets: Mapping[str, Samples]
+) -> tuple[list[SampleGroups], list[str], str]:
+    """Returns the data sets' groups, notes, and a SHA-256 of all; ``choice`` gives a whole number for each sample."""
+    ids_of_sets: list[NDArray[np.int64]] = []
+    for name, samples in sets.items():
+        with naming_set(name):
+            ids_of_sets.append(np.concatenate([_ids_of(choice, batch) for batch in samples.own_batches]))
+    labels = np.unique(np.concatenate(ids_of_sets))
+    if len(labels) > _MOST_GROUPS:
+        raise CallbackFunctionError(
+            f"groups must be at most {_MOST_GROUPS}, each of which is a surface of its own, but there are "
+            f"{len(labels)}. Join them with groups=a function of (inputs, targets)."
+        )
+    notes = []
+    for (name, _), ids in zip(sets.items(), ids_of_sets, strict=True):
+        absent = sorted(set(labels.tolist()) - set(ids.tolist()))
+        if absent:
+            text = f"there is no sample of the groups {some_names(absent, str)}, whose loss is NaN."
+            notes.append(note_of_set(name, text))
+    numbers = tuple(int(label) for label in labels)
+    digest = hashlib.sha256(b"".join(ids.astype("<i8").tobytes() for ids in ids_of_sets)).hexdigest()
+    return [SampleGroups(numbers, np.searchsorted(labels, ids)) for ids in ids_of_sets], notes, digest
+
+
+def targets_of(batch: Batch) -> Any:
+    """Returns a batch's targets, without the weights that Keras has beside them."""
+    targets = batch.targets
+    if isinstance(targets, Mapping) and set(targets) <= {"targets", "sample_weight"}:
+        return targets["targets"]
+    return targets
+
+
+def whole_numbers(values: Any, batch: Batch) -> NDArray[np.int64] | None:
+    """Returns one whole number for each of a batch's samples, shape (samples,); None where these are something else."""
+    array = on_host(values)
+    if array.dtype.kind not in "iub" or array.size != batch.size or array.ndim > 2:
+        return None
+    return array.reshape(-1).astype(np.int64)
+
+
+class DetailedLoss(Total):
+    """A loss, beside it that of each group of the samples, and of each sample; all are added between two resets."""
+
+    splits = True
+
+    def __init__(self, loss: SummedLoss, groups: SampleGroups | None, *, keeps_samples: bool) -> None:
+        self._loss, self._groups, self._keeps_samples = loss, groups, keeps_samples
+        self.adds_up = loss.adds_up
+
+    def reset(self) -> None:
+        self._loss.reset()
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        self._loss.add(outputs, batch)
+
+    def pending(self) -> Pending:
+        """Returns the loss, its standard error, each group's loss, and the samples' losses."""
+        whole, groups = self._loss.pending(), self._groups
+        if groups is not None:
+            numbers, finish_loss, count = whole.numbers, whole.finish, len(whole.numbers)
+
+            def finish(values: Sequence[float]) -> dict[str, float]:
+                of_groups = (float(value) for value in values[count:])
+                return {**finish_loss(values[:count]), **dict(zip(groups.names, of_groups, strict=True))}
+
+            whole = Pending([*numbers, *groups.means(*self._loss.sums)], finish)
+        return replace(whole, samples={SAMPLE_LOSSES: own_losses(*self._loss.sums)}) if self._keeps_samples else whole
+
+
+def own_losses(numerators: Any, denominators: Any) -> Any:
+    """Returns losses, (..., samples), NaN where one does not count; denominators, (samples,), are None for a sum."""
+    if denominators is None:
+        return numerators
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return numerators / denominators
+
+
+def as_kept(losses: Any) -> Float32[np.ndarray, "*_ samples"]:
+    """Returns losses of samples in the form in which they are kept; what is too large for float32 becomes infinite."""
+    with np.errstate(over="ignore"):
+        return on_host(losses).astype(np.float32)
+
+
+def as_columns(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Returns metrics by name, a value for each point, and the losses of samples, a row for each point."""
+    columns = {name: np.array([row[name] for row in rows], np.float64) for name in metrics}
+    kept = [name for name, value in (rows[0] if rows else {}).items() if np.ndim(value)]
+    return {**columns, **{name: np.stack([as_kept(row[name]) for row in rows]) for name in kept}}
+
+
+def values_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, float]:
+    """Returns the metrics of one point: a row of the columns that an evaluator returned."""
+    return {name: float(column[row]) for name, column in columns.items() if column.ndim == 1}
+
+
+def samples_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, Float32[np.ndarray, " samples"]] | None:
+    """Returns the losses of each set's samples at one point, by the set's name; None where none are kept."""
+    kept = [(name.removeprefix(SAMPLE_LOSSES), column) for name, column in columns.items() if column.ndim > 1]
+    return {name.removeprefix("@"): np.array(column[row]) for name, column in kept} or None
+
+
+def describe_kept(
+    name: str, samples: Samples, denominators: Float64[np.ndarray, " samples"] | None = None
+) -> KeptSamples:
+    """Returns what is known of a data set's samples at every point; no denominators: not known yet, or no mean."""
+    numbers = [whole_numbers(targets_of(batch), batch) for batch in samples.own_batches]
+    known = [item for item in numbers if item is not None]
+    targets = np.concatenate(known).astype("<i8").tobytes() if len(known) == len(numbers) else b""
+    weights = b""
+    if denominators is not None and (denominators != denominators[0]).any():
+        weights = denominators.astype("<f8").tobytes()
+    return KeptSamples(name, samples.count, targets, weights)
+
+
+def _ids_of(choice: str | Callable[[Any, Any], Any], batch: Batch) -> NDArray[np.int64]:
+    targets = targets_of(batch)
+    if isinstance(choice, str):
+        values, origin = targets, 'groups="target" needs targets that are'
+    else:
+        try:
+            values, origin = choice(batch.inputs, targets), "the function groups must return"
+        except Exception as error:
+            raise CallbackFunctionError(f"the function groups raised {type(error).__name__}: {error}") from error
+    numbers = whole_numbers(values, batch)
+    if numbers is None:
+        array = on_host(values)
+        raise SamplesError(
+            f"{origin} one whole number for each sample, but for {batch.size} samples got {array.dtype} of shape "
+            f"{array.shape}."
+        )
+    return numbers
 
 
 def _ones_like(array: Any) -> Any:

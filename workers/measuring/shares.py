@@ -35,11 +35,9 @@ class SharedBatches:
         self._batches, self._whole = batches, whole
         sizes = [batch.size for batch in batches]
         begins = [0, *itertools.accumulate(sizes)]
-        self.count = begins[-1]
-        """How many samples there are."""
+        self.count = begins[-1]  # how many samples there are
         self._pieces: list[_Piece] = []
-        self.shares: list[range] = []
-        """Of each share, the numbers of its pieces."""
+        self.shares: list[range] = []  # of each share, the numbers of its pieces
         # Of few samples, two or four neighbouring shares are one, and the others of these have none.
         joined = 1
         while not whole and 2 * joined <= _MOST_JOINED and self.count * joined < shares * _FEWEST_SAMPLES:

@@ -6,16 +6,15 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
-
-from collectors.networks.batches import call_network
 
 from ..errors import CallbackFunctionError, ChangedSamplesError, PointsFailedError
 from ..evaluator import PassCost
 from ..samples.batches import Batch
-from ..samples.samples import Passes, Samples
+from ..samples.samples import Samples, SampleStream
 from .memory_shortage import is_memory_shortage
-from .totals import Total
+from .totals import Total, add_more_batches
 
 _Place = TypeVar("_Place")
 # Reading takes at most a fifth of a pass with so many points ...
@@ -29,20 +28,15 @@ _BYTES_PER_VALUE = 32
 _BYTES_FOR_VALUES = 1 << 28
 
 
+@dataclass(eq=False)
 class StreamedMeasurement:
-    """Measures places in passes, and learns how many are worth one; ``weights_size`` is in bytes."""
+    """Measures places in passes, and learns how many are worth one."""
 
-    def __init__(
-        self,
-        stream: Passes,
-        forward: Callable[[], Callable[..., Any]],
-        batches: Callable[[Samples], Sequence[Batch]],
-        weights_size: int,
-    ) -> None:
-        self._stream, self._forward, self._batches = stream, forward, batches
-        self._group_size = _SAMPLES_PER_WEIGHT * weights_size
-        self.cost: PassCost | None = None
-        """What a pass costs; None before the first one."""
+    stream: SampleStream
+    forward: Callable[[], Callable[..., Any]]
+    batches: Callable[[Samples], Sequence[Batch]]
+    weights_size: int  # in bytes
+    cost: PassCost | None = field(default=None, init=False)  # of a pass; None before the first one
 
     def measure(
         self, places: Sequence[_Place], visit: Callable[[_Place], None], totals: Sequence[Total]
@@ -51,12 +45,17 @@ class StreamedMeasurement:
         start = time.perf_counter()
         sums: list[list[Total]] = [[total.fresh() for total in totals] for _ in places]
         errors: list[str | None] = [None] * len(places)
-        for block in self._stream.blocks():
+
+        def add(index: int, batches: Sequence[Batch]) -> None:
+            visit(places[index])
+            add_more_batches(self.forward(), batches, sums[index])
+
+        for block in self.stream.blocks():
             for group in self._groups(block):
-                batches = [batch for part in group for batch in self._batches(part)]
-                for index, place in enumerate(places):
+                batches = [batch for part in group for batch in self.batches(part)]
+                for index in range(len(places)):
                     if errors[index] is None:
-                        errors[index] = _attempted(lambda: self._add(place, visit, batches, sums[index]))  # noqa: B023
+                        errors[index] = _attempted(add, index, batches)
                 del batches, group
             del block
         rows: list[dict[str, float]] = [{} for _ in places]
@@ -81,35 +80,24 @@ class StreamedMeasurement:
         group: list[Samples] = []
         for part in block:
             group.append(part)
-            if sum(item.nbytes for item in group) >= self._group_size:
+            if sum(item.nbytes for item in group) >= _SAMPLES_PER_WEIGHT * self.weights_size:
                 yield group
                 group = []
         if group:
             yield group
 
-    def _add(
-        self, place: _Place, visit: Callable[[_Place], None], batches: Sequence[Batch], totals: Sequence[Total]
-    ) -> None:
-        visit(place)
-        forward = self._forward()
-        for batch in batches:
-            outputs = call_network(forward, batch.inputs)
-            for total in totals:
-                total.add(outputs, batch)
-            del outputs  # it may hold what gradients need, which no two batches should at once
-
     def _learn(self, places: int, seconds: float) -> None:
-        reading = self._stream.seconds
+        reading = self.stream.seconds
         each = max(seconds - reading, 1e-6) / places
         wanted = math.ceil(max(_MEASURING_PER_READING * reading, _LEAST_SECONDS) / each)
-        room = _BYTES_FOR_VALUES // (_BYTES_PER_VALUE * self._stream.count)
+        room = _BYTES_FOR_VALUES // (_BYTES_PER_VALUE * self.stream.count)
         self.cost = PassCost(max(1, min(wanted, room, _MOST_POINTS)), reading, each)
 
 
-def _attempted(work: Callable[[], object]) -> str | None:
+def _attempted(work: Callable[..., object], *arguments: Any) -> str | None:
     """Returns the traceback of what the user's code raised; a lack of memory concerns all places, and other samples."""
     try:
-        work()
+        work(*arguments)
         return None
     except ChangedSamplesError:
         raise

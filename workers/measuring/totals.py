@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from collectors.errors import LandscapeError
 from collectors.networks.batches import call_network
 
 from ..curvature.products import WITHOUT_GRADIENTS
-from ..errors import CallbackFunctionError, CurvatureError, SamplesError
+from ..errors import CallbackFunctionError, CurvatureError
 from ..metric_names import check_metric_name
 from ..samples.batches import Batch, in_float64, is_tensor
 from ..samples.data_sets import naming_set
@@ -25,17 +24,11 @@ from .memory_shortage import is_memory_shortage
 
 @dataclass(frozen=True)
 class Pending:
-    """A result that is not read yet.
+    """A result that is not read yet."""
 
-    Attributes:
-        numbers: single numbers, perhaps still on their device.
-        finish: makes the result of them.
-        samples: arrays of a value for each sample by name, perhaps still on their device.
-    """
-
-    numbers: Sequence[Any]
-    finish: Callable[[Sequence[float]], dict[str, float]]
-    samples: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Sequence[Any]  # perhaps still on their device
+    finish: Callable[[Sequence[float]], dict[str, float]]  # makes the result of them
+    samples: Mapping[str, Any] = field(default_factory=dict)  # arrays of a value for each sample, perhaps on theirs
 
     def read(self) -> dict[str, float]:
         return self.finish([float(number) for number in self.numbers])
@@ -60,14 +53,11 @@ class Total(ABC):
 
     adds_up: bool
     """Whether it is known to add batches up, so that samples on which this cannot be tested need not prove it."""
-    splits = False
-    """Whether it adds samples up one by one, and so is better than what gives one number for a batch."""
+    splits = False  # whether it adds samples up one by one, and so is better than what gives one number for a batch
 
-    advice = ""
-    """A sentence for the user of a loss that belongs to its batches, beginning with a space."""
+    advice = ""  # a sentence for the user of a loss that belongs to its batches, beginning with a space
 
-    low_precision: str | None = None
-    """The element type of what was added, where that has fewer digits than float32."""
+    low_precision: str | None = None  # the element type of what was added, where that has fewer digits than float32
 
     @abstractmethod
     def reset(self) -> None:
@@ -86,10 +76,6 @@ class Total(ABC):
 
         The loss of many batches is the sum of these sums over the sum of the weights; a weight of None means that the
         loss is the sum itself.
-
-        Args:
-            outputs: of the network, recorded for gradients.
-            batch: of which.
 
         Raises:
             CurvatureError: this class has no such sum.
@@ -111,20 +97,17 @@ class Total(ABC):
         return self.pending().read()
 
 
+@dataclass(eq=False)
 class BatchMean(Total):
     """The mean over batches of a function of (outputs, targets); a batch counts by its weight, or by its samples."""
 
+    name: str
+    label: str
+    function: Callable[[Any, Any], Any]
+    weight: Callable[[Batch], Any] = operator.attrgetter("size")
     adds_up = False
 
-    def __init__(
-        self,
-        name: str,
-        label: str,
-        function: Callable[[Any, Any], Any],
-        weight: Callable[[Batch], Any] | None = None,
-    ) -> None:
-        self._name, self._label = name, label
-        self._function, self._weight = function, weight or operator.attrgetter("size")
+    def __post_init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
@@ -132,22 +115,22 @@ class BatchMean(Total):
         self._weights: list[Any] = []
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        value = self._function(outputs, batch.targets)
+        value = self.function(outputs, batch.targets)
         self.low_precision = low_precision(value)
-        self._values.append(scalar(self._label, value))
-        self._weights.append(self._weight(batch))
+        self._values.append(scalar(self.label, value))
+        self._weights.append(self.weight(batch))
 
     def differentiable(self, outputs: Any, batch: Batch) -> tuple[Any, Any]:
-        value, weight = self._function(outputs, batch.targets), self._weight(batch)
-        scalar(self._label, value)
+        value, weight = self.function(outputs, batch.targets), self.weight(batch)
+        scalar(self.label, value)
         if not is_tensor(value):
-            raise CurvatureError(f"{self._label} must be a tensor, but is a {type(value).__name__}.")
+            raise CurvatureError(f"{self.label} must be a tensor, but is a {type(value).__name__}.")
         weight = in_float64(weight) if is_tensor(weight) else weight
         return in_float64(value.reshape(())) * weight, weight
 
     def pending(self) -> Pending:
         weights = np.array(self._weights, np.float64)
-        return Pending(self._values, lambda numbers: {self._name: float(np.dot(numbers, weights) / weights.sum())})
+        return Pending(self._values, lambda numbers: {self.name: float(np.dot(numbers, weights) / weights.sum())})
 
 
 def low_precision(value: Any) -> str | None:
@@ -211,6 +194,11 @@ def add_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: S
     """Resets every total and adds the batches up in all of them, from the same forward passes."""
     for total in totals:
         total.reset()
+    add_more_batches(forward, batches, totals)
+
+
+def add_more_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
+    """Adds batches up in all totals, from the same forward passes."""
     for batch in batches:
         outputs = call_network(forward, batch.inputs)
         for total in totals:
@@ -233,44 +221,35 @@ def run_batches(
 _Result = TypeVar("_Result")
 
 
+@dataclass(eq=False)
 class MetricObject(Total):
-    """A framework's own metric: reset, updated with every batch, computed at the end.
+    """A framework's own metric: reset, updated with every batch, computed at the end."""
 
-    Args:
-        name: of the metric.
-        make: returns one with a state of its own.
-        methods: what resets it, updates it with (outputs, targets), and computes its value.
-        targets: makes of a batch's targets what the metric takes.
-    """
-
+    name: str
+    make: Callable[[], Any]  # returns one with a state of its own
+    methods: tuple[str, str, str] = ("reset", "update", "compute")  # the second one takes (outputs, targets)
+    targets: Callable[[Any], Any] = lambda targets: targets  # makes of a batch's targets what the metric takes
     adds_up = True
 
-    def __init__(
-        self,
-        name: str,
-        make: Callable[[], Any],
-        methods: tuple[str, str, str] = ("reset", "update", "compute"),
-        targets: Callable[[Any], Any] = lambda targets: targets,
-    ) -> None:
-        self._name, self._make, self._methods, self._targets = name, make, methods, targets
-        metric = make()
-        self._reset, self._update, self._compute = (getattr(metric, method) for method in methods)
+    def __post_init__(self) -> None:
+        metric = self.make()
+        self._reset, self._update, self._compute = (getattr(metric, method) for method in self.methods)
 
     def reset(self) -> None:
         self._reset()
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        self._update(outputs, self._targets(batch.targets))
+        self._update(outputs, self.targets(batch.targets))
 
     def fresh(self) -> Total:
         # Not a copy of the one that is in use: not every device lets tensors be copied in that way.
-        fresh = MetricObject(self._name, self._make, self._methods, self._targets)
+        fresh = replace(self)
         fresh.reset()
         return fresh
 
     def pending(self) -> Pending:
-        value = scalar(f"metric {self._name!r}", self._compute())
-        return Pending([value], lambda numbers: {self._name: numbers[0]})
+        value = scalar(f"metric {self.name!r}", self._compute())
+        return Pending([value], lambda numbers: {self.name: numbers[0]})
 
 
 class NamedMetric(Total):
@@ -310,21 +289,3 @@ def named_call(label: str, function: Callable[..., _Result], *arguments: Any, **
 def metric_error(label: str, error: Exception) -> CallbackFunctionError:
     """Returns what to raise from an error that a metric raised."""
     return CallbackFunctionError(f"{label} raised {type(error).__name__}: {error}")
-
-
-def best_of_own_batches(
-    batches: Sequence[Batch], candidates: Sequence[Total], run: Callable[[Sequence[Batch], Total], dict[str, float]]
-) -> int:
-    """Returns which candidate suits a data set's batches: sums over samples where they are the loss, else the first."""
-    few = batches[:1]
-    try:
-        whole = run(few, candidates[0])["loss"]
-    except SamplesError:  # padding alone
-        few = batches
-        whole = run(few, candidates[0])["loss"]
-    for index, candidate in enumerate(candidates):
-        if candidate.splits and candidate.adds_up:
-            with contextlib.suppress(SamplesError):
-                if np.isclose(run(few, candidate)["loss"], whole, rtol=1e-5, atol=1e-7, equal_nan=True):
-                    return index
-    return 0

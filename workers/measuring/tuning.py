@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan
@@ -14,6 +14,8 @@ from ..samples.batches import Batch
 from ..samples.samples import Samples
 from .memory_shortage import is_memory_shortage
 
+_Run: TypeAlias = Callable[[MeasurementPlan, Sequence[Batch]], None]
+_Clock: TypeAlias = Callable[[], float]
 _BATCH_SIZES = (64, 128, 256, 512, 1024, 4096)
 # Of a GPU, after one batch of all samples.
 _LARGE_BATCH_SIZES = (65536, 16384, 4096, 1024, 256)
@@ -37,7 +39,7 @@ _WAITING = 1.5
 
 
 def tune(
-    run: Callable[[MeasurementPlan, Sequence[Batch]], None],
+    run: _Run,
     threads: int,
     samples: Samples,
     *,
@@ -45,7 +47,7 @@ def tune(
     ran_out_of_memory: Callable[[Exception], bool],
     channels_last: Callable[[], Samples] | None = None,
     largest_first: bool = False,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: _Clock = time.perf_counter,
 ) -> tuple[MeasurementPlan, float]:
     """Returns the fastest of a few plans, and its samples per second; ``ran_out_of_memory`` frees what a batch took."""
     start = clock()
@@ -98,10 +100,7 @@ def tune(
 
 
 def _fitting_threads(
-    run: Callable[[MeasurementPlan, Sequence[Batch]], None],
-    plan: MeasurementPlan,
-    samples: Samples,
-    clock: Callable[[], float],
+    run: _Run, plan: MeasurementPlan, samples: Samples, clock: _Clock
 ) -> tuple[MeasurementPlan, float]:
     """Returns a plan and its samples per second; with one thread, where several wait for other programs."""
     rate, waiting = _timed(run, plan, samples, clock)
@@ -112,12 +111,7 @@ def _fitting_threads(
     return (alone, alone_rate) if rate < alone_rate * _WORTH_SEVERAL_THREADS else (plan, rate)
 
 
-def _timed(
-    run: Callable[[MeasurementPlan, Sequence[Batch]], None],
-    plan: MeasurementPlan,
-    samples: Samples,
-    clock: Callable[[], float],
-) -> tuple[float, float]:
+def _timed(run: _Run, plan: MeasurementPlan, samples: Samples, clock: _Clock) -> tuple[float, float]:
     """Returns the samples per second of a plan, and how much longer than the fastest its batches take."""
     # Of one thread the fastest batch tells what it costs. Several threads also cost what they wait for each other while
     # other programs run, which only some of their batches show.
@@ -141,13 +135,6 @@ def _timed(
     return (mean if plan.threads > 1 else fastest), fastest / mean
 
 
-def plan_batches(setup: MeasurementSetup, *, fixed_batches: bool, choose: Callable[[], int]) -> MeasurementPlan:
-    """Returns the plan for a framework that itself decides on memory layout and compilation."""
-    plan = setup.plan or MeasurementPlan(None if fixed_batches else choose(), setup.threads)
-    size = None if fixed_batches else plan.batch_size
-    return MeasurementPlan(size, plan.threads, reason=plan.reason, details=plan.details)
-
-
 def chosen_plan(plan: MeasurementPlan, setup: MeasurementSetup) -> MeasurementPlan:
     """Returns a plan with the batch size that was asked for, where its own is None because batches are kept."""
     if plan.batch_size is None and setup.plan is not None:
@@ -165,7 +152,12 @@ def choose_batch_size(run: Callable[[int], int], available: int) -> int:
             break
         try:
             count = run(size)  # compiles
-            rate = count / _best_seconds(functools.partial(run, size), _PASSES)
+            seconds = []
+            for _ in range(_PASSES):
+                start = time.perf_counter()
+                run(size)
+                seconds.append(time.perf_counter() - start)
+            rate = count / min(seconds)
         except Exception as error:
             if not is_memory_shortage(error):
                 raise
@@ -174,12 +166,3 @@ def choose_batch_size(run: Callable[[int], int], available: int) -> int:
         if rate > best_rate * _CLEARLY_FASTER:
             best, best_rate = size, rate
     return best
-
-
-def _best_seconds(run: Callable[[], object], times: int) -> float:
-    seconds = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)

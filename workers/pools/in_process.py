@@ -29,8 +29,8 @@ from ..evaluator import (
 )
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
-from ..measuring.kept_samples import samples_at, values_at
 from ..measuring.memory_shortage import getting_ready, use_batch_size, within_memory
+from ..measuring.sample_loss import samples_at, values_at
 from ..pool import CurvatureResult, CurvatureTask, OriginValues, PointTask, Pool, Result, Task
 from ..sample_losses import DENOMINATORS, NUMERATORS, SampleLosses
 from .devices import available_cores, gpu_ids

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,6 +54,11 @@ def float64_device(device: Any) -> Any:
     return device
 
 
+def on_host(values: Any, dtype: Any = None) -> NDArray[Any]:
+    """Returns an array, or a tensor on any device, as an array of NumPy."""
+    return np.asarray(values.detach().cpu() if is_tensor(values) else values, dtype)
+
+
 def in_float64(array: Any) -> Any:
     """Returns an array as float64 where it is, and on the CPU where its device has none; no other is waited for."""
     if not is_tensor(array):
@@ -82,7 +87,8 @@ def as_batch(item: object, count: int | None = None) -> Batch:  # noqa: ARG001 -
     graphs = _count_graphs(inputs)
     if graphs is not None:
         return Batch(inputs, targets, graphs, can_be_cut=False)
-    if _is_one_number(targets):
+    has_axes = is_array(targets) or isinstance(targets, np.generic)
+    if targets.ndim == 0 if has_axes else isinstance(targets, int | float):
         raise SamplesError(
             f"dataset must give batches of (inputs, targets), but gave inputs of shape {tuple(first.shape)} with one "
             f"number as targets, which is a single sample: {WRAP}. If it is a batch, give one target for each sample."
@@ -180,6 +186,11 @@ class SampleDigest:
         return hashlib.sha256(b"".join(item.digest() for item in self._hashes)).hexdigest()
 
 
+def sha256_of(digest: str, sizes: Sequence[int] | None) -> str:
+    """Returns the SHA-256 of samples with this digest and, unless it is None, of the sizes of their batches."""
+    return hashlib.sha256(f"{digest}{'' if sizes is None else list(sizes)}".encode()).hexdigest()
+
+
 def quick_mark(batch: Batch) -> int:
     """Returns a number that other values of a batch, or another order of them, hardly ever have."""
     # As fast as memory: a sum of all values as whole numbers, and a checksum of the first and the last few.
@@ -229,12 +240,6 @@ def _check_lengths(size: int, targets: Any) -> None:
             f"dataset must give as many targets as inputs in a batch, but gave {size} inputs and targets of length "
             f"{sorted(lengths)}; {WRAP}."
         )
-
-
-def _is_one_number(targets: Any) -> bool:
-    if is_array(targets) or isinstance(targets, np.generic):
-        return bool(targets.ndim == 0)
-    return isinstance(targets, int | float)
 
 
 def _count_graphs(item: Any) -> int | None:

@@ -1,50 +1,31 @@
-"""Samples read from whatever yields batches, whichever framework made it."""
+"""Samples, in memory or read anew in each pass, whichever framework made the batches that they come in."""
 
 from __future__ import annotations
 
 import copy
-import hashlib
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Protocol, TypeAlias, overload
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.batches import leaves
 
-from ..errors import SamplesError
-from ..users_code import warn_user
-from .batches import Batch, SampleDigest, cut, map_batch, picked
+from ..errors import ChangedSamplesError, SamplesError
+from ..users_code import warn_and_note
+from .batches import Batch, SampleDigest, cut, map_batch, picked, quick_mark, sha256_of
+from .random_state import OwnRandomState
 
 Regrouped: TypeAlias = Sequence[tuple[Sequence[Batch], Sequence[Batch]]]
 """Groups of samples, each in the loader's own batches and in other ones."""
 _FEW_GROUPS, _FEW_SAMPLES = 3, 64
-
-
-class Passes(Protocol):
-    """All samples of a data set, read anew in each pass."""
-
-    seconds: float
-    """What reading took in the last whole pass."""
-
-    @property
-    def count(self) -> int:
-        """How many samples there are."""
-
-    def blocks(self) -> Iterator[list[Samples]]:
-        """Reads all samples once; yields as many as may be in memory, in parts that have batches of their own."""
-
-    def changed(self, function: Callable[[Batch], Batch]) -> Passes:
-        """Returns the same samples, changed as they are read."""
-
-    def in_blocks_of(self, size: float) -> Passes:
-        """Returns the same samples, of which no more bytes than that are in memory at once."""
-
-    def sha256(self, *, with_batches: bool) -> str:
-        """Returns the SHA-256 of all samples."""
+# Smaller batches are joined, so that a pass does not take one forward pass for each sample.
+_SMALL = 32
+_JOINED = 256
 
 
 class Samples:
@@ -65,13 +46,12 @@ class Samples:
         self._on_use: tuple[Callable[[Batch], Batch], ...] = ()
         self.moved_on_use = False
         """Whether they stay on the host, and batches go to their device each time they are used."""
-        self.passes: Passes | None = None
-        """All samples, where those in memory are only the first of them."""
+        self.passes: SampleStream | None = None  # all samples, where those in memory are only the first of them
         # None where batches do not fit together (padded to their own lengths).
         self._whole = whole
         # Without batches no size but all means anything; such samples are read and tried out in smaller ones.
         self._at_once = without_batches and whole is not None
-        self._read_batches = batches if whole is None else _cut_like(whole, [batch.size for batch in batches])
+        self.read_batches = batches if whole is None else _cut_like(whole, batches)
         self.without_batches = without_batches
 
     @property
@@ -81,7 +61,7 @@ class Samples:
 
     @property
     def _kept_batches(self) -> list[Batch]:
-        return [self._whole] if self._at_once and self._whole is not None else self._read_batches
+        return [self._whole] if self._at_once and self._whole is not None else self.read_batches
 
     @property
     def total(self) -> int:
@@ -92,13 +72,9 @@ class Samples:
         return self.nbytes_where(lambda _leaf: True)
 
     def nbytes_where(self, is_meant: Callable[[Any], bool]) -> int:
-        batches = self._read_batches if self._whole is None else [self._whole]
+        batches = self.read_batches if self._whole is None else [self._whole]
         found = [leaf for batch in batches for leaf in leaves((batch.inputs, batch.targets)) if is_meant(leaf)]
         return sum(getattr(leaf, "nbytes", 0) for leaf in found)
-
-    @property
-    def read_batches(self) -> list[Batch]:
-        return self._read_batches
 
     @property
     def is_changed_on_use(self) -> bool:
@@ -113,7 +89,7 @@ class Samples:
         """Returns the same samples; those without batches as one batch, or as they were read, to save memory."""
         return self._with(_at_once=at_once and self.without_batches and self.can_be_cut)
 
-    def head_of(self, passes: Passes) -> Samples:
+    def head_of(self, passes: SampleStream) -> Samples:
         """Returns the same samples, which are the first of all those."""
         return self._with(passes=passes)
 
@@ -138,14 +114,14 @@ class Samples:
         """Returns the end of a sentence on what a loss that belongs to its batches is measured in."""
         if not self.without_batches:
             return "the data set's own batches are kept"
-        size = max(batch.size for batch in self._read_batches)
+        size = max(batch.size for batch in self.read_batches)
         if at_once and self.can_be_cut:
             return f"all {self.count} samples are one batch (the data set gives no batch size)"
         return f"batches of {size}, which are our choice, are kept (memory does not hold all samples at once)"
 
     def regrouped(self, *, few: bool = False) -> Regrouped:
         """Returns all groups, or a few from the first to the last, because data may change on the way."""
-        own = self._read_batches
+        own = self.read_batches
         largest = max(batch.size for batch in own)
         if self._whole is None or largest > 2 or len(own) == 1:
             # A smaller last batch stays as it is: each new shape may have to be compiled.
@@ -194,11 +170,10 @@ class Samples:
             return self.passes.sha256(with_batches=with_batches)
         if self._digest is None:
             contents = SampleDigest()
-            for batch in self._read_batches:
+            for batch in self.read_batches:
                 contents.add(batch)
             self._digest = contents.hexdigest()
-        sizes = repr([batch.size for batch in self._kept_batches]) if with_batches else ""
-        return hashlib.sha256(f"{self._digest}{sizes}".encode()).hexdigest()
+        return sha256_of(self._digest, [batch.size for batch in self._kept_batches] if with_batches else None)
 
     def map(self, function: Callable[[Any], Any]) -> Samples:
         """Returns the samples with every array replaced; their number and batches stay."""
@@ -208,18 +183,99 @@ class Samples:
         """Returns the samples with inputs and targets replaced; their number and batches stay."""
         passes = None if self.passes is None else self.passes.changed(function)
         if self._whole is None:
-            return self._with(_read_batches=[function(batch) for batch in self._read_batches], passes=passes)
+            return self._with(read_batches=[function(batch) for batch in self.read_batches], passes=passes)
         whole = function(self._whole)
-        parts = _cut_like(whole, [batch.size for batch in self._read_batches])
-        return self._with(_whole=whole, _read_batches=parts, passes=passes)
+        return self._with(_whole=whole, read_batches=_cut_like(whole, self.read_batches), passes=passes)
 
     def map_targets(self, function: Callable[[Any], Any]) -> Samples:
         """Returns the samples with the targets of each batch replaced by others of the same lengths."""
+        return self.map_batches(lambda batch: replace(batch, targets=function(batch.targets)))
 
-        def changed(batch: Batch) -> Batch:
-            return replace(batch, targets=function(batch.targets))
 
-        return self.map_batches(changed)
+@dataclass(frozen=True)
+class PassFacts:
+    """What the first pass found."""
+
+    sizes: tuple[int, ...]  # of each batch, how many samples
+    marks: tuple[int, ...]  # of each batch, its ``quick_mark``
+    digest: str  # the SHA-256 of all samples
+
+
+@dataclass(eq=False)
+class SampleStream:
+    """Samples that are read anew in each pass, at most ``block_size`` bytes of them in memory at once."""
+
+    read: Callable[[], Iterator[Batch]]
+    facts: PassFacts
+    block_size: float
+    copied: bool = field(kw_only=True)  # whether batches are copied, where a stream may fill the same arrays again
+    join: Callable[[Sequence[Batch]], Samples] = field(kw_only=True)  # makes samples of a few small batches
+    changes: tuple[Callable[[Batch], Batch], ...] = ()
+    random_state: OwnRandomState = field(default_factory=OwnRandomState)
+    seconds: float = 0.0  # what reading took in the last whole pass
+
+    @property
+    def count(self) -> int:
+        return sum(self.facts.sizes)
+
+    def sha256(self, *, with_batches: bool) -> str:
+        """Returns the SHA-256 of all samples, the same as if they were in memory in these batches."""
+        return sha256_of(self.facts.digest, self.facts.sizes if with_batches else None)
+
+    def changed(self, function: Callable[[Batch], Batch]) -> SampleStream:
+        return replace(self, changes=(*self.changes, function))
+
+    def in_blocks_of(self, size: float) -> SampleStream:
+        return replace(self, block_size=min(size, self.block_size))
+
+    def blocks(self) -> Iterator[list[Samples]]:
+        """Yields all samples, as many as memory may hold at once, in parts; ChangedSamplesError where they changed."""
+        return self.random_state.iterate(self._blocks())
+
+    def _blocks(self) -> Iterator[list[Samples]]:
+        parts: list[Samples] = []
+        size, seconds, found = 0, 0.0, self._parts()
+        while True:
+            start = time.perf_counter()
+            part = next(found, None)
+            seconds += time.perf_counter() - start
+            if part is None:
+                break
+            if parts and size + part.nbytes > self.block_size:
+                yield parts
+                parts, size = [], 0  # gone before the next ones are read
+            size += part.nbytes
+            for change in self.changes:
+                part = part.map_batches(change)
+            parts.append(part)
+        yield parts
+        self.seconds = seconds
+
+    def _parts(self) -> Iterator[Samples]:
+        small: list[Batch] = []
+        number = -1
+        for number, batch in enumerate(self.read()):
+            self._check(number, batch)
+            if batch.size >= _SMALL and not small:
+                kept = _copied(batch) if self.copied else batch
+                yield Samples([kept], kept)
+                continue
+            small.append(_copied(batch))
+            if batch.size >= _SMALL or sum(item.size for item in small) >= _JOINED:
+                yield self.join(small)
+                small = []
+        if small:
+            yield self.join(small)
+        if number + 1 != len(self.facts.sizes):
+            raise _changed(f"gave {number + 1} batches after {len(self.facts.sizes)}")
+
+    def _check(self, number: int, batch: Batch) -> None:
+        facts = self.facts
+        if number >= len(facts.sizes):
+            raise _changed(f"gave more than {len(facts.sizes)} batches")
+        if batch.size != facts.sizes[number] or quick_mark(batch) != facts.marks[number]:
+            first = sum(facts.sizes[:number])
+            raise _changed(f"batch {number} (samples {first} to {first + facts.sizes[number] - 1}) is another one now")
 
 
 class _ChangedOnUse(Sequence[Batch]):
@@ -229,13 +285,7 @@ class _ChangedOnUse(Sequence[Batch]):
     def __len__(self) -> int:
         return len(self._batches)
 
-    @overload
-    def __getitem__(self, index: int) -> Batch: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Batch]: ...
-
-    def __getitem__(self, index: int | slice) -> Batch | Sequence[Batch]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return _ChangedOnUse(self._batches[index], self._changes)
         batch = self._batches[index]
@@ -251,9 +301,7 @@ def _on_use(batches: Sequence[Batch], changes: Sequence[Callable[[Batch], Batch]
 def count_samples(available: int, asked: int | None, notes: list[str]) -> int:
     """Returns how many samples are used; fewer than asked is a warning and a note."""
     if asked is not None and asked > available:
-        text = f"num_samples is {asked}, but the data set has {available}; all of them are used."
-        warn_user(text)
-        notes.append(text)
+        warn_and_note(notes, f"num_samples is {asked}, but the data set has {available}; all of them are used.")
     return available if asked is None else min(asked, available)
 
 
@@ -261,8 +309,9 @@ def no_samples() -> SamplesError:
     return SamplesError("dataset must hold at least one sample, but it is empty.")
 
 
-def _cut_like(whole: Batch, sizes: Sequence[int]) -> list[Batch]:
-    return [cut(whole, start, start + size) for start, size in zip(itertools.accumulate(sizes, initial=0), sizes)]  # noqa: B905
+def _cut_like(whole: Batch, batches: Sequence[Batch]) -> list[Batch]:
+    starts = itertools.accumulate((batch.size for batch in batches), initial=0)
+    return [cut(whole, start, start + batch.size) for start, batch in zip(starts, batches)]  # noqa: B905
 
 
 def _pieces(batch: Batch) -> list[Batch]:
@@ -275,3 +324,16 @@ def _pieces(batch: Batch) -> list[Batch]:
         (size for size in range(1, batch.size) if math.gcd(size, batch.size) == 1), key=lambda size: abs(size - aim)
     )
     return [cut(batch, 0, middle), cut(batch, middle, batch.size)]
+
+
+def _copied(batch: Batch) -> Batch:
+    """Returns a batch that stays what it is when the data set fills the same arrays again for its next one."""
+    return map_batch(copy.deepcopy, batch)
+
+
+def _changed(what: str) -> ChangedSamplesError:
+    return ChangedSamplesError(
+        f"dataset must give the same samples in every pass, but {what}. The samples exceed sample_memory, so that the "
+        "data set is read again for each group of points: switch shuffling and random augmentation off for the "
+        "landscape, or let all samples be kept in memory (fewer with num_samples, or a larger sample_memory)."
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any
+from functools import partial
+from itertools import accumulate, islice
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,14 +16,17 @@ from ..errors import SampleMemoryError, SamplesError
 from ..evaluator import SampleMemory
 from ..hardware import free_memory
 from ..measurement_options import MeasurementOptions
-from ..users_code import warn_user
-from .batches import Batch, MakeBatch, as_batch, cut, quick_mark, same_leaves
-from .samples import Samples, count_samples, no_samples
+from ..users_code import warn_and_note
+from .batches import Batch, MakeBatch, SampleDigest, as_batch, cut, quick_mark, same_leaves
+from .samples import PassFacts, Samples, SampleStream, count_samples, no_samples
 from .store import SampleWriter, hold_store, open_held
-from .streaming import PassFacts, SampleStream, first_pass
 
+_Known = TypeVar("_Known")
 # After so many samples, and more batches than its length says, a stream counts as one without an end.
 _ENDLESS = 10_000_000
+# What stays in memory of samples that are read anew, two batches at least.
+_HEAD_BYTES = 1 << 26
+_HEAD_BATCHES = 2
 # What a pass has in memory at once, the head kept beside it.
 _BLOCK_SHARE = 0.25
 
@@ -71,23 +76,19 @@ def indexed_source(
     indices: Sequence[int] = available[:count]
     if options.samples == "random":
         chosen = np.random.default_rng(options.seed).permutation(len(available))[:count]
-        indices = [available[index] for index in sorted(int(index) for index in chosen)]
+        indices = [available[index] for index in sorted(chosen.tolist())]
     parts = [indices[start : start + batch_size] for start in range(0, count, batch_size)]
 
-    def batches() -> Iterator[Batch]:
-        return map(make_batch, map(read, parts), map(len, parts))
-
-    def batches_at_once() -> Iterator[Batch]:
-        assert read_all is not None
-        return map(make_batch, read_all(parts), map(len, parts))
+    def batches(read_parts: Callable[[Sequence[Sequence[int]]], Iterator[Any]]) -> Iterator[Batch]:
+        return map(make_batch, read_parts(parts), map(len, parts))
 
     def few() -> Iterator[tuple[int, Batch]]:
         for number in sorted({0, len(parts) // 2, len(parts) - 1}):
             yield number * batch_size, make_batch(read(parts[number]), len(parts[number]))
 
-    return SampleSource(
-        batches, few, count, without_batches, first=parts[0], read_fast=None if read_all is None else batches_at_once
-    )
+    one_by_one = partial(map, read)
+    read_fast = partial(batches, read_all or one_by_one)
+    return SampleSource(partial(batches, one_by_one), few, count, without_batches, first=parts[0], read_fast=read_fast)
 
 
 def stream_source(
@@ -115,13 +116,12 @@ def stream_source(
             if left == 0:
                 return
 
-    def few() -> Iterator[tuple[int, Batch]]:
-        for batch in read():
-            yield 0, batch
-            return
-
-    only_once = isinstance(dataset, Iterator)
-    return SampleSource(read, few, without_batches=without_batches, only_once=only_once)
+    return SampleSource(
+        read,
+        lambda: ((0, batch) for batch in islice(read(), 1)),
+        without_batches=without_batches,
+        only_once=isinstance(dataset, Iterator),
+    )
 
 
 def read_source(
@@ -150,7 +150,12 @@ def read_source(
     samples = writer.finish(without_batches=source.without_batches)
     samples = samples if memory.shared else samples.without_store()
     if source.count is None:
-        check_first_batch(source, samples.read_batches[0])
+        again = None if source.only_once else next(source.few(), None)
+        if again is not None and not _are_same(again[1], samples.read_batches[0]):
+            raise SamplesError(
+                "dataset must give the same samples each time, but its first batch changed between two reads. Switch "
+                "shuffling and random augmentation off for the landscape."
+            )
         count_samples(samples.count, options.count, notes)
         if options.count is not None and samples.count > options.count:
             notes.append(f"{samples.count} samples are used, because the data set's last batch cannot be cut.")
@@ -159,37 +164,36 @@ def read_source(
 
 def hold(samples: Samples) -> bytes | None:
     """Returns what other workers need to use one's samples; None where they cannot."""
-    if isinstance(samples.passes, SampleStream):
+    if samples.passes is not None:
         return pickle.dumps(samples.passes.facts)
     return hold_store(samples)
-
-
-def hold_sets(samples: Sequence[Samples]) -> bytes:
-    return pickle.dumps([hold(item) for item in samples])
 
 
 def _taken(held: bytes, source: SampleSource, limit: float) -> Samples | None:
     """Returns what another worker holds, if this worker can use it and has the same samples."""
     content = pickle.loads(held)
-    if not isinstance(content, PassFacts):
-        samples = open_held(content)
-        return samples if samples is not None and _are_those_of(source, samples) else None
-    count = sum(content.sizes)
-    if source.only_once or source.count not in (None, count):
+    if isinstance(content, PassFacts):
+        gives = _gives(source, content.sizes, content.marks, lambda batch, mark: quick_mark(batch) == mark)
+        return _with_passes(source, limit, content) if gives else None
+    samples = open_held(content)
+    if samples is None:
         return None
-    starts = dict(zip(accumulate(content.sizes, initial=0), content.marks, strict=False))
-    if any(starts.get(number) != quick_mark(batch) for number, batch in source.few()):
-        return None
-    return _with_passes(source, limit, content)
+    sizes = [batch.size for batch in samples.read_batches]
+    return samples if _gives(source, sizes, samples.read_batches, _are_same) else None
+
+
+def _gives(
+    source: SampleSource, sizes: Sequence[int], known: Sequence[_Known], is_same: Callable[[Batch, _Known], bool]
+) -> bool:
+    """Returns whether a source gives batches of which that is known, by their number and a few of them."""
+    if source.only_once or source.count not in (None, sum(sizes)):
+        return False
+    starts = dict(zip(accumulate(sizes, initial=0), known, strict=False))
+    return all(number in starts and is_same(batch, starts[number]) for number, batch in source.few())
 
 
 def _streamed(
-    source: SampleSource,
-    options: MeasurementOptions,
-    notes: list[str],
-    memory: SampleMemory,
-    size: float,
-    limit: float,
+    source: SampleSource, options: MeasurementOptions, notes: list[str], memory: SampleMemory, size: float, limit: float
 ) -> Samples:
     """Returns the head of samples that are read anew in each pass."""
     found = f"the samples take {'more than ' if source.count is None else ''}{_size_text(size)}"
@@ -207,8 +211,7 @@ def _streamed(
         "the samples take more memory than sample_memory allows, so that they are read anew for each group of points; "
         "each batch is then measured at all of them."
     )
-    warn_user(text)
-    notes.append(text)
+    warn_and_note(notes, text)
     return samples
 
 
@@ -216,44 +219,52 @@ def _with_passes(source: SampleSource, limit: float, facts: PassFacts | None = N
     read = source.read_fast or source.read
     size = _BLOCK_SHARE * limit
     samples, facts = first_pass(read, size, without_batches=source.without_batches, facts=facts)
-    return samples.head_of(SampleStream(read, facts, size, copied=source.count is None))
+    return samples.head_of(SampleStream(read, facts, size, copied=source.count is None, join=_join))
 
 
-def check_first_batch(source: SampleSource, first: Batch) -> None:
-    """Reads the first batch again and compares it; a source that can be read only once is not asked."""
-    again = None if source.only_once else next(source.few(), None)
-    if again is not None and not _are_same(again[1], first):
-        raise SamplesError(
-            "dataset must give the same samples each time, but its first batch changed between two reads. Switch "
-            "shuffling and random augmentation off for the landscape."
-        )
+def first_pass(
+    read: Callable[[], Iterator[Batch]], head_size: float, *, without_batches: bool, facts: PassFacts | None = None
+) -> tuple[Samples, PassFacts]:
+    """Reads all samples once; returns the head (two batches at least), which stays in memory, and the facts of all."""
+    digest, head = SampleDigest(), SampleWriter()
+    sizes: list[int] = []
+    marks: list[int] = []
+    for batch in read():
+        in_head = len(sizes) < _HEAD_BATCHES or head.size < min(head_size, _HEAD_BYTES)
+        if in_head:
+            head.add(batch)
+        elif facts is not None:
+            # Another worker's pass has found the rest.
+            break
+        digest.add(batch)
+        sizes.append(batch.size)
+        marks.append(quick_mark(batch))
+    if not sizes:
+        raise no_samples()
+    if facts is None:
+        facts = PassFacts(tuple(sizes), tuple(marks), digest.hexdigest())
+    return head.finish(without_batches=without_batches).without_store(), facts
 
 
-def _are_those_of(source: SampleSource, samples: Samples) -> bool:
-    """Returns whether samples that another worker read are this worker's, by their number and a few batches."""
-    if source.only_once or source.count not in (None, samples.count):
-        return False
-    starts, start = {}, 0
-    for batch in samples.read_batches:
-        starts[start] = batch
-        start += batch.size
-    return all(number in starts and _are_same(batch, starts[number]) for number, batch in source.few())
+def _join(batches: Sequence[Batch]) -> Samples:
+    writer = SampleWriter()
+    for batch in batches:
+        writer.add(batch)
+    return writer.finish(without_batches=False).without_store()
 
 
 def _are_same(one: Batch, other: Batch) -> bool:
     return same_leaves((one.inputs, one.targets), (other.inputs, other.targets))
 
 
-def _length(dataset: object) -> int | None:
-    try:
-        return len(dataset)  # type: ignore[arg-type]
-    except (TypeError, NotImplementedError):
-        return None
-
-
 def _check_end(dataset: object, number: int, seen: int, empty: int) -> None:
     """Raises SamplesError where a stream may have no end; ``seen`` is 0 where it is known how many samples are read."""
-    if max(seen, empty) <= _ENDLESS or number <= ((length := _length(dataset)) or 0):
+    if max(seen, empty) <= _ENDLESS:
+        return
+    length = None
+    with contextlib.suppress(TypeError, NotImplementedError):
+        length = len(dataset)  # type: ignore[arg-type]
+    if number <= (length or 0):
         return
     if empty > _ENDLESS:
         raise SamplesError(

@@ -168,9 +168,7 @@ class SampleWriter:
     def finish(self, *, without_batches: bool) -> Samples:
         for file in self._files:
             file.seal()
-        whole = _joined(self._batches)
-        content = (self._batches, whole, without_batches, self._digest.hexdigest())
-        return _mapped(self._files, *content)
+        return _mapped(self._files, self._batches, _joined(self._batches), without_batches, self._digest.hexdigest())
 
     def _written(self, position: int, leaf: Any) -> Any:
         if not _can_be_written(leaf):
@@ -186,10 +184,8 @@ class SampleWriter:
 
 def open_held(held: HeldSamples) -> Samples | None:
     """Returns samples of another process, which are mapped and not copied; None where they are out of reach."""
-    files = [SampleFile.open(handle) for handle in held.files]
-    if any(file is None for file in files):
-        return None
-    return _mapped([file for file in files if file is not None], *pickle.loads(held.content))
+    files = [file for handle in held.files if (file := SampleFile.open(handle)) is not None]
+    return _mapped(files, *pickle.loads(held.content)) if len(files) == len(held.files) else None
 
 
 def hold_store(samples: Samples) -> bytes | None:
@@ -197,14 +193,13 @@ def hold_store(samples: Samples) -> bytes | None:
     store = samples.store
     if not isinstance(store, _Store):
         return None
-    handles = [file.handle() for file in store.files]
+    handles = tuple(handle for file in store.files if (handle := file.handle()) is not None)
+    if len(handles) < len(store.files):
+        return None
     try:
-        content = pickle.dumps(store.content)
+        return pickle.dumps(HeldSamples(handles, pickle.dumps(store.content)))
     except Exception:  # a batch may hold any object
         return None
-    if any(handle is None for handle in handles):
-        return None
-    return pickle.dumps(HeldSamples(tuple(handle for handle in handles if handle is not None), content))
 
 
 @dataclass(frozen=True)
@@ -251,9 +246,7 @@ def _joined(batches: Sequence[Batch]) -> Batch | None:
         return batches[0]
     sizes = [batch.size for batch in batches]
     try:
-        inputs, targets = (
-            _joined_parts([getattr(batch, part) for batch in batches], sizes) for part in ("inputs", "targets")
-        )
+        inputs, targets = _joined_parts([(batch.inputs, batch.targets) for batch in batches], sizes)
     except _RaggedError:
         return None
     return Batch(inputs, targets, sum(sizes))

@@ -12,26 +12,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    RandomSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from ..errors import SamplesError
-from ..users_code import warn_user
+from ..users_code import warn_and_note
 from .batches import Batch, MakeBatch, cut, quick_mark
 
+_LISTED = (Sequence, np.ndarray, torch.Tensor)
 # A loader that gives so many times as many samples as its data set has will not end.
 _ENDLESS = 16
 
 
 @dataclass(frozen=True)
 class _Visits:
-    """What a sampler visits."""
-
     indices: Sequence[int] | None  # of a fixed set of samples; None for all of the data set
     problem: str = ""  # why what it visits is no fixed set; then the indices are those that it chooses from
     kind: str = ""  # of the sampler that has the problem
@@ -50,8 +43,7 @@ def visited_indices(loader: DataLoader[Any], asked: int | None, notes: list[str]
             "chooses from are measured, each once. To choose them yourself, give the DataLoader a Subset of the data "
             "set in place of this sampler, or use num_samples."
         )
-        warn_user(text)
-        notes.append(text)
+        warn_and_note(notes, text)
     # A subset is part of the data's meaning (a validation split, a process's share), and so is how often an index is
     # listed; the order of a visit is not.
     return None if found.indices is None else sorted(found.indices)
@@ -64,8 +56,8 @@ def _visits_of_loader(loader: DataLoader[Any]) -> _Visits:
     if getattr(type(batches), "__iter__", None) is BatchSampler.__iter__:
         found = _visits_of(batches.sampler, loader.dataset)
         return found if found.problem or not batches.drop_last else _without_rest(batches, found, loader.dataset)
-    if _is_listed(batches):
-        return _Visits([int(index) for batch in batches for index in batch])
+    if isinstance(batches, _LISTED):
+        return _Visits(_numbers(chain.from_iterable(batches)))
     found = _looked_at(batches, loader.dataset, chain.from_iterable)
     if found.problem and hasattr(batches, "sampler"):
         chosen_from = _visits_of(batches.sampler, loader.dataset)
@@ -75,8 +67,8 @@ def _visits_of_loader(loader: DataLoader[Any]) -> _Visits:
 
 def _without_rest(batches: BatchSampler, found: _Visits, dataset: Any) -> _Visits:
     """Returns what a batch sampler visits that leaves out the last samples, where they fill no batch."""
-    if _is_listed(batches.sampler):
-        indices = [int(index) for index in batches.sampler]
+    if isinstance(batches.sampler, _LISTED):
+        indices = _numbers(batches.sampler)
         return _Visits(indices[: len(indices) - len(indices) % batches.batch_size])
     visits = _looked_at(batches, dataset, chain.from_iterable)
     return _Visits(found.indices, visits.problem, visits.kind) if visits.problem else visits
@@ -84,10 +76,10 @@ def _without_rest(batches: BatchSampler, found: _Visits, dataset: Any) -> _Visit
 
 def _visits_of(sampler: Any, dataset: Any) -> _Visits:
     kind = type(sampler).__name__
-    if _is_listed(sampler):
-        return _Visits([int(index) for index in sampler])
+    if isinstance(sampler, _LISTED):
+        return _Visits(_numbers(sampler))
     if type(sampler) is SubsetRandomSampler:
-        return _Visits([int(index) for index in sampler.indices])
+        return _Visits(_numbers(sampler.indices))
     if isinstance(sampler, WeightedRandomSampler):
         if not sampler.replacement and sampler.num_samples == len(sampler.weights):
             return _Visits(range(len(sampler.weights)))
@@ -100,8 +92,8 @@ def _visits_of(sampler: Any, dataset: Any) -> _Visits:
         return _Visits(range(count), f"draws {sampler.num_samples} at random", kind)
     found = _looked_at(sampler, dataset, iter)
     indices = getattr(sampler, "indices", None)
-    if found.problem and indices is not None and _is_listed(indices):
-        return _Visits([int(index) for index in indices], found.problem, kind)
+    if found.problem and isinstance(indices, _LISTED):
+        return _Visits(_numbers(indices), found.problem, kind)
     return found
 
 
@@ -132,8 +124,8 @@ def _looked_at(sampler: Any, dataset: Any, flat: Callable[[Any], Iterable[Any]])
     return _Visits(first)
 
 
-def _is_listed(sampler: Any) -> bool:
-    return isinstance(sampler, Sequence | np.ndarray | torch.Tensor)
+def _numbers(indices: Iterable[Any]) -> list[int]:
+    return [int(index) for index in indices]
 
 
 def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[str]) -> Iterable[Any] | None:
@@ -158,8 +150,7 @@ def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[st
             "each time or has no end, but a landscape needs a fixed set: its data set is measured, each sample once. "
             "To choose them yourself, give a DataLoader of a Subset of the data set."
         )
-        warn_user(text)
-        notes.append(text)
+        warn_and_note(notes, text)
         return None
     # What gives all samples, in any order, is read as its data set.
     if len(first) == len(dataset):

@@ -26,6 +26,7 @@ from .sources import SampleSource, Stream, indexed_source, read_source, stream_s
 from .torch_samplers import own_iteration, visited_indices
 
 _CHECKED_TWICE = 16
+_OF_PROCESSES = ("num_workers", "worker_init_fn", "multiprocessing_context", "prefetch_factor", "timeout")
 _BATCH_SIZE = 128
 _LAID_OUT_AT_ONCE = 1 << 28  # bytes
 # Of a GPU's free memory. The network needs some for a batch, and a plane for its directions.
@@ -81,8 +82,7 @@ def _moved(samples: Samples, move: Callable[[Batch], Batch], device: torch.devic
     room = _room_on(device)
     if samples.passes is not None:
         samples = samples.head_of(samples.passes.in_blocks_of(_PASS_SHARE * room))
-    elsewhere = samples.nbytes - samples.nbytes_where(lambda leaf: getattr(leaf, "device", None) == device)
-    if elsewhere <= _ROOM_SHARE * room:
+    if samples.nbytes_where(lambda leaf: getattr(leaf, "device", None) != device) <= _ROOM_SHARE * room:
         with contextlib.suppress(torch.cuda.OutOfMemoryError):
             return samples.map_batches(move)
     return samples.changed_on_use(move, moves=True)
@@ -125,7 +125,7 @@ def read_samples(
         else:
             source = stream_source(own, options, make_batch=make_batch)
     elif isinstance(dataset, Dataset) and not isinstance(dataset, IterableDataset):
-        source = _indexed_source(dataset, None, default_collate, options, notes, None, make_batch)
+        source = _indexed_source(dataset, None, options, notes, make_batch)
     else:
         without_batches = isinstance(dataset, IterableDataset)
         batches: Any = _with_own_generator(dataset)
@@ -152,22 +152,8 @@ def _loader_source(
         indices = _indices(loader.dataset, visited_indices(loader, None, notes))
         items = Stream(lambda: (loader.collate_fn(loader.dataset[index]) for index in indices), indices)
         return stream_source(items, options, make_batch=make_batch)
-    return _indexed_source(
-        loader.dataset,
-        _batch_size(loader),
-        loader.collate_fn,
-        options,
-        notes,
-        visited_indices(loader, options.count, notes),
-        make_batch,
-        loader,
-    )
-
-
-def _batch_size(loader: DataLoader[Any]) -> int | None:
-    """Returns how many samples the loader puts into a batch; None where a sampler of the user's own decides."""
-    size = getattr(loader.batch_sampler, "batch_size", None)
-    return size if isinstance(size, int) else None
+    visited = visited_indices(loader, options.count, notes)
+    return _indexed_source(loader.dataset, visited, options, notes, make_batch, loader)
 
 
 def _indices(dataset: Any, subset: Sequence[int] | None) -> list[int]:
@@ -181,30 +167,26 @@ def _indices(dataset: Any, subset: Sequence[int] | None) -> list[int]:
 
 def _indexed_source(
     dataset: Any,
-    batch_size: int | None,
-    collate: Callable[[list[Any]], Any],
+    subset: Sequence[int] | None,
     options: MeasurementOptions,
     notes: list[str],
-    subset: Sequence[int] | None,
     make_batch: MakeBatch,
     loader: DataLoader[Any] | None = None,
 ) -> SampleSource:
+    collate = default_collate if loader is None else loader.collate_fn
+    # A sampler of the user's own may decide how many samples are in a batch.
+    size = None if loader is None else getattr(loader.batch_sampler, "batch_size", None)
+    batch_size = size if isinstance(size, int) else None
+
     def read(some: Sequence[int]) -> Any:
         return collate([dataset[index] for index in some])
 
     def read_all(parts: Sequence[Sequence[int]]) -> Iterator[Any]:
         assert loader is not None
-        in_processes = DataLoader(
-            dataset,
-            batch_sampler=[list(part) for part in parts],
-            collate_fn=collate,
-            num_workers=loader.num_workers,
-            worker_init_fn=loader.worker_init_fn,
-            multiprocessing_context=loader.multiprocessing_context,
-            prefetch_factor=loader.prefetch_factor,
-            timeout=loader.timeout,
-            generator=torch.Generator(),  # the process's own must not move
-        )
+        settings: dict[str, Any] = {name: getattr(loader, name) for name in _OF_PROCESSES}
+        settings["generator"] = torch.Generator()  # the process's own must not move
+        batches = [list(part) for part in parts]
+        in_processes = DataLoader(dataset, batch_sampler=batches, collate_fn=collate, **settings)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Got pickle error")
             try:

@@ -23,16 +23,17 @@ from ..curves.curve import CurveTask, Fitting
 from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
-from ..measuring.kept_samples import as_columns
-from ..measuring.measured_set import MeasuredSet, warn
+from ..measuring.measured_set import MeasuredSet
 from ..measuring.memory_shortage import shortage_text
 from ..measuring.network_evaluator import NetworkEvaluator
+from ..measuring.sample_loss import as_columns
 from ..measuring.streamed import StreamedMeasurement
 from ..measuring.totals import Total
 from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet, naming_set, read_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import moved_on_use_note, place_samples
+from ..users_code import warn_and_note as warn
 from .compiled.first_layer import FirstLayer
 from .derivatives.curve_fitting import CurveFitter, CurveSamples, check_fitting
 from .derivatives.network import DifferentiatedNetwork

@@ -17,7 +17,7 @@ from torch.nn import functional
 from collectors.named_metrics import metric_by_name
 
 from ..errors import CallbackFunctionError
-from ..measuring.sample_loss import SampleLossTotal, mean_over_samples
+from ..measuring.sample_loss import SampleLossTotal, check_weight, mean_and_stderr
 from ..measuring.totals import BatchMean, MetricObject, NamedMetric, Pending, Total, check_metrics
 from ..samples.batches import Batch, is_tensor
 from .gradients import without_graph
@@ -163,7 +163,8 @@ def _weighted_mean(numbers: Sequence[float]) -> dict[str, float]:
     values, weights = np.array(numbers, np.float64).reshape(2, -1)
     # A batch of padding has no mean, and counts nothing.
     numerators = np.multiply(values, weights, out=np.zeros_like(values), where=weights > 0)
-    return mean_over_samples(numerators, weights, with_stderr=False)
+    check_weight(float(weights.sum()))
+    return {"loss": float(mean_and_stderr(numerators, weights)[1])}
 
 
 def _labels(batch: Batch) -> Any:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics
+from examples import accuracy
 from torch import nn
 from torch.optim.swa_utils import update_bn
 from torch.utils.data import DataLoader, TensorDataset
@@ -33,10 +34,6 @@ from workers.measurement_plan import MeasurementPlan, Workload
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7], [0.05, 1.5]])
 FAR = [(1.0, 1.0)]
-
-
-def accuracy(outputs, targets):
-    return (outputs.argmax(1) == targets).float().mean()
 
 
 def pair(count, seed, inputs=6):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from examples import accuracy
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import at_point, case, classes, features, mlp, plane_of, sentence_loader, weighted_mean
@@ -24,10 +25,6 @@ def opened(loss, dataset, groups="target", *, network=None, metrics=None, memory
         MeasurementOptions(groups=groups), plan=MeasurementPlan(batch_size=batch_size), memory=memory or SampleMemory()
     )
     return make_evaluator((loss, network or mlp(), dataset, metrics or {}), setup)
-
-
-def accuracy(outputs, targets):
-    return (outputs.argmax(1) == targets).float().mean()
 
 
 def measured(evaluator):

@@ -27,7 +27,7 @@ from workers.measurement_options import MeasurementOptions
 from workers.samples import sources
 from workers.samples.array_samples import read_array_samples
 from workers.samples.batches import Batch
-from workers.samples.streaming import SampleStream, first_pass
+from workers.samples.samples import SampleStream
 from workers.samples.torch_samples import read_samples
 
 COUNT = 30
@@ -51,30 +51,46 @@ class Stream(IterableDataset):
         return iter(zip(self.inputs, self.targets, strict=True))
 
 
-class Plain(Dataset):
-    def __init__(self, items):
-        self.items = items
+class Made(Dataset):
+    """Makes each sample when it is asked for."""
+
+    def __init__(self, make, count=COUNT):
+        self.make, self.count = make, count
 
     def __len__(self):
-        return len(self.items)
+        return self.count
 
     def __getitem__(self, index):
-        return self.items[index]
+        return self.make(index)
+
+
+def plain(items):
+    return Made(items.__getitem__, len(items))
 
 
 def batch_list(size=8):
     return [(INPUTS[start : start + size], TARGETS[start : start + size]) for start in range(0, COUNT, size)]
 
 
+def reusing():
+    """A stream that fills the same tensors again."""
+    inputs, targets = torch.empty(10, 2), torch.empty(10, dtype=torch.int64)
+    for start in range(0, COUNT, 10):
+        inputs.copy_(INPUTS[start : start + 10])
+        targets.copy_(TARGETS[start : start + 10])
+        yield inputs, targets
+
+
 KINDS = {
     "loader": (lambda: DataLoader(DATA, batch_size=8), [8, 8, 8, 6]),
     "shuffling loader": (lambda: DataLoader(DATA, batch_size=8, shuffle=True), [8, 8, 8, 6]),
+    "shuffling loader of a subset": (lambda: DataLoader(Subset(DATA, range(COUNT)), 8, shuffle=True), [8, 8, 8, 6]),
     "batch sampler": (
         lambda: DataLoader(DATA, batch_sampler=BatchSampler(SequentialSampler(DATA), 8, False)),
         [8, 8, 8, 6],
     ),
     "own batch sampler": (lambda: DataLoader(DATA, batch_sampler=[range(5, COUNT), range(5)]), [COUNT]),
-    "loader without batching": (lambda: DataLoader(Plain(batch_list()), batch_size=None), [8, 8, 8, 6]),
+    "loader without batching": (lambda: DataLoader(plain(batch_list()), batch_size=None), [8, 8, 8, 6]),
     "data set": (lambda: DATA, [COUNT]),
     "pair of tensors": (lambda: (INPUTS, TARGETS), [COUNT]),
     "list of two tensors": (lambda: [INPUTS, TARGETS], [COUNT]),
@@ -82,11 +98,12 @@ KINDS = {
     "loader of an iterable data set": (lambda: DataLoader(Stream(), batch_size=8), [8, 8, 8, 6]),
     "list of batches": (batch_list, [8, 8, 8, 6]),
     "generator": (lambda: (batch for batch in batch_list()), [8, 8, 8, 6]),
+    "generator of the same tensors": (reusing, [10, 10, 10]),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_samples_come_in_data_set_order(kind):
+def test_samples_come_in_data_set_order_and_are_known_by_their_values(kind):
     make, sizes = KINDS[kind]
     numbers, found, samples, notes = read(make())
     assert numbers == list(range(COUNT))
@@ -96,16 +113,9 @@ def test_samples_come_in_data_set_order(kind):
     first, cut_sizes, _, _ = read(make(), num_samples=11)
     assert first == list(range(11))
     assert sum(cut_sizes) == 11
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_identity_is_that_of_the_samples(kind):
-    make, _ = KINDS[kind]
-    samples = read(make())[2]
     expected = read(DATA)[2]
     assert samples.sha256(with_batches=False) == expected.sha256(with_batches=False)
-    same_batches = samples.sha256(with_batches=True) == expected.sha256(with_batches=True)
-    assert same_batches == (KINDS[kind][1] == [COUNT])
+    assert (samples.sha256(with_batches=True) == expected.sha256(with_batches=True)) == (sizes == [COUNT])
 
 
 def test_identity_knows_values_types_shapes_and_order():
@@ -189,19 +199,6 @@ def test_random_samples_of_a_stream_are_refused():
         read(Stream(), samples="random")
 
 
-def test_a_subset_is_kept():
-    indices = [20, 3, 11, 7]
-    sampler = SubsetRandomSampler(indices)
-    for loader in (
-        DataLoader(DATA, batch_size=3, sampler=sampler),
-        DataLoader(DATA, batch_sampler=BatchSampler(sampler, 3, False)),
-        DataLoader(DATA, batch_size=3, sampler=indices),
-        DataLoader(Subset(DATA, sorted(indices)), batch_size=3, shuffle=True),
-    ):
-        assert read(loader)[0] == sorted(indices)
-        assert read(loader, num_samples=2)[0] == [3, 7]
-
-
 def test_more_samples_than_there_are():
     with pytest.warns(UserWarning, match="num_samples is 99, but the data set has 30; all of them are used"):
         numbers, _, _, notes = read(DATA, num_samples=99)
@@ -222,60 +219,31 @@ def test_a_stream_is_read_no_further_than_needed():
     assert read(endless(), num_samples=20)[0] == list(range(20))
 
 
-class Zeros(IterableDataset):
-    """Batches without an end, or as many as it says."""
+class Ones:
+    """Batches of so many samples each, without an end or so many."""
 
-    def __init__(self, length=None):
-        self.length, self.given = length, 0
+    def __init__(self, samples=2, batches=None):
+        self.samples, self.batches, self.given = samples, batches, 0
 
     def __iter__(self):
-        many = torch.zeros(1, dtype=torch.uint8).expand(4_000_000)
-        for _ in itertools.count() if self.length is None else range(self.length):
+        many = torch.ones(1, dtype=torch.uint8).expand(self.samples)
+        for _ in itertools.count() if self.batches is None else range(self.batches):
             self.given += 1
             yield many, many
 
 
-class CountedZeros(Zeros):
-    """It says how many batches there are."""
-
-    def __len__(self):
-        return self.length
-
-
-@pytest.mark.parametrize("as_loader", [False, True])
-def test_a_stream_without_an_end_is_an_error_and_one_with_a_length_is_read(as_loader):
-    def read_all(stream, **options):
-        batches = DataLoader(stream, batch_size=None) if as_loader else iter(stream)
-        batches = list(batches) if isinstance(stream, CountedZeros) and not as_loader else batches
-        samples, _ = read_samples(batches, MeasurementOptions(**options))
-        return samples.count
-
-    stream = Zeros()
-    with pytest.raises(SamplesError, match=r"more than 10,000,000 samples and .* no\s*length.*num_samples=10_000"):
-        read_all(stream)
-    assert stream.given == 3
-    assert read_all(Zeros(), num_samples=9_000_000) == 9_000_000
-    assert read_all(CountedZeros(3)) == 12_000_000
-
-
-class Ones:
-    """Batches of so many samples each, without an end."""
-
-    def __init__(self, samples=2):
-        self.samples = samples
-
-    def __iter__(self):
-        return itertools.repeat((torch.ones(self.samples, 2), torch.ones(self.samples)))
+class OnesStream(Ones, IterableDataset):
+    pass
 
 
 class CountedOnes(Ones):
-    """It says that there are few."""
+    """It says that there are three."""
 
     def __len__(self):
         return 3
 
 
-class OnesStream(CountedOnes, IterableDataset):
+class CountedStream(CountedOnes, IterableDataset):
     pass
 
 
@@ -284,12 +252,31 @@ class OnesLoader(DataLoader):
         return iter(Ones(0))
 
 
+MANY = 4_000_000
+
+
+@pytest.mark.parametrize("as_loader", [False, True])
+def test_a_stream_without_an_end_is_an_error_and_one_with_a_length_is_read(as_loader):
+    def read_all(stream, **options):
+        batches = DataLoader(stream, batch_size=None) if as_loader else iter(stream)
+        batches = list(batches) if isinstance(stream, CountedStream) and not as_loader else batches
+        samples, _ = read_samples(batches, MeasurementOptions(**options))
+        return samples.count
+
+    stream = OnesStream(MANY)
+    with pytest.raises(SamplesError, match=r"more than 10,000,000 samples and .* no\s*length.*num_samples=10_000"):
+        read_all(stream)
+    assert stream.given == 3
+    assert read_all(OnesStream(MANY), num_samples=9_000_000) == 9_000_000
+    assert read_all(CountedStream(MANY, 3)) == 12_000_000
+
+
 @pytest.fixture
 def few_are_endless(monkeypatch):
     monkeypatch.setattr(sources, "_ENDLESS", 50)
 
 
-@pytest.mark.parametrize("make", [CountedOnes, lambda: DataLoader(OnesStream(), batch_size=None)])
+@pytest.mark.parametrize("make", [CountedOnes, lambda: DataLoader(CountedStream(), batch_size=None)])
 @pytest.mark.filterwarnings("ignore:Length of IterableDataset")
 def test_a_stream_that_goes_on_behind_its_length_is_an_error(few_are_endless, make):
     """It filled the memory."""
@@ -312,17 +299,6 @@ def test_batches_that_are_counted_are_read_however_many_they_are(few_are_endless
     """They "had no length" where they were read by index, or as arrays."""
     batches = [(INPUTS[start : start + 4], TARGETS[start : start + 4]) for start in range(0, 28, 4)] * 3
     assert read_any(make(batches), MeasurementOptions())[0].count == 84
-
-
-def test_a_stream_may_fill_the_same_tensors_again():
-    def reusing():
-        inputs, targets = torch.empty(10, 2), torch.empty(10, dtype=torch.int64)
-        for start in range(0, COUNT, 10):
-            inputs.copy_(INPUTS[start : start + 10])
-            targets.copy_(TARGETS[start : start + 10])
-            yield inputs, targets
-
-    assert read(reusing())[0] == list(range(COUNT))
 
 
 def test_an_iterable_that_can_be_read_once():
@@ -371,7 +347,7 @@ def test_nested_inputs():
         ({"ids": inputs["ids"][index], "more": (INPUTS[index], INPUTS[index, 0])}, TARGETS[index])
         for index in range(COUNT)
     ]
-    samples = read(DataLoader(Plain(items), batch_size=8))[2]
+    samples = read(DataLoader(plain(items), batch_size=8))[2]
     assert samples.can_be_cut
     batch = samples.batches(11)[1]
     assert torch.equal(batch.inputs["ids"], inputs["ids"][11:22])
@@ -385,12 +361,7 @@ class Picture:
         self.number = number
 
 
-class Pictures(Dataset):
-    def __len__(self):
-        return COUNT
-
-    def __getitem__(self, index):
-        return Picture(index), index
+PICTURES = Made(lambda index: (Picture(index), index))
 
 
 def collate_pictures(samples):
@@ -399,7 +370,7 @@ def collate_pictures(samples):
 
 
 def test_samples_that_only_collate_fn_understands():
-    assert read(DataLoader(Pictures(), batch_size=8, collate_fn=collate_pictures))[0] == list(range(COUNT))
+    assert read(DataLoader(PICTURES, batch_size=8, collate_fn=collate_pictures))[0] == list(range(COUNT))
 
 
 def test_texts_beside_the_numbers():
@@ -407,7 +378,7 @@ def test_texts_beside_the_numbers():
         numbers = torch.tensor([number for _, number in samples])
         return {"x": numbers[:, None].float(), "names": [str(number) for number in numbers]}, numbers
 
-    _, sizes, samples, _ = read(DataLoader(Pictures(), batch_size=8, collate_fn=collate))
+    _, sizes, samples, _ = read(DataLoader(PICTURES, batch_size=8, collate_fn=collate))
     assert sizes == [8, 8, 8, 6]
     assert not samples.can_be_cut
 
@@ -420,21 +391,14 @@ def test_identity_does_not_see_addresses():
             inputs = {"x": torch.ones(len(samples), 1), "extra": Picture(1), "array": array}
             return inputs, torch.arange(len(samples))
 
-        return read(DataLoader(Pictures(), batch_size=COUNT, collate_fn=collate))[2].sha256(with_batches=False)
+        return read(DataLoader(PICTURES, batch_size=COUNT, collate_fn=collate))[2].sha256(with_batches=False)
 
     assert make() == make()
     assert make() != make(1)  # NumPy's text of a long array leaves its middle out
 
 
-class Noisy(Dataset):
-    def __init__(self, from_index=0):
-        self.from_index = from_index
-
-    def __len__(self):
-        return COUNT
-
-    def __getitem__(self, index):
-        return INPUTS[index] + (torch.rand(2) if index >= self.from_index else 0), TARGETS[index]
+def noisy(from_index=0):
+    return Made(lambda index: (INPUTS[index] + (torch.rand(2) if index >= from_index else 0), TARGETS[index]))
 
 
 class Changing(Stream):
@@ -447,66 +411,42 @@ def noisy_collate(samples):
     return torch.stack(inputs) + torch.rand(1), torch.stack(targets)
 
 
-@pytest.mark.parametrize(
-    ("dataset", "text"),
-    [
-        (DataLoader(Noisy(), batch_size=8), "same sample each time, but sample 0 changed between two reads"),
-        (DataLoader(Noisy(5), batch_size=8), "same sample each time, but sample 5 changed between two reads"),
-        (Noisy(), "sample 0 changed"),
-        (Noisy(5), "sample 5 changed"),
-        (DataLoader(DATA, batch_size=8, collate_fn=noisy_collate), "changed between two reads"),
-        (Changing(), r"first batch changed between two reads\. Switch shuffling"),
-    ],
-)
-def test_samples_that_change_are_refused(dataset, text):
-    with pytest.raises(SamplesError, match=text):
-        read(dataset)
-
-
 def test_nan_samples_are_samples():
     inputs = INPUTS.clone()
     inputs[3] = torch.nan
     assert read((inputs, TARGETS))[0] == list(range(COUNT))
 
 
-@pytest.mark.parametrize(
-    "empty",
-    [
-        (INPUTS[:0], TARGETS[:0]),
-        Plain([]),
-        [],
-        DataLoader(DATA, sampler=SubsetRandomSampler([])),
-        iter([]),
-        DataLoader(Plain([]), batch_size=None),
-    ],
-)
-def test_empty_data_sets_are_refused(empty):
-    with pytest.raises(SamplesError, match="dataset must hold at least one sample, but it is empty"):
-        read(empty)
+EMPTY = "dataset must hold at least one sample, but it is empty"
 
 
 @pytest.mark.parametrize(
     ("dataset", "error", "text"),
     [
+        *((empty, SamplesError, EMPTY) for empty in ((INPUTS[:0], TARGETS[:0]), plain([]), [], iter([]))),
+        (DataLoader(DATA, sampler=SubsetRandomSampler([])), SamplesError, EMPTY),
+        (DataLoader(plain([]), batch_size=None), SamplesError, EMPTY),
+        (DataLoader(noisy(), 8), SamplesError, "same sample each time, but sample 0 changed between two reads"),
+        (DataLoader(noisy(5), 8), SamplesError, "same sample each time, but sample 5 changed between two reads"),
+        (noisy(), SamplesError, "sample 0 changed"),
+        (noisy(5), SamplesError, "sample 5 changed"),
+        (DataLoader(DATA, 8, collate_fn=noisy_collate), SamplesError, "changed between two reads"),
+        (Changing(), SamplesError, r"first batch changed between two reads\. Switch shuffling"),
         (TensorDataset(INPUTS), SamplesError, r"batches of \(inputs, targets\), but gave a list of 1"),
         (INPUTS, SamplesError, r"batches of \(inputs, targets\), but gave a Tensor"),
         (TensorDataset(INPUTS, TARGETS, TARGETS), SamplesError, "but gave a list of 3"),
-        (Plain([{"x": INPUTS[0], "y": TARGETS[0]}]), SamplesError, "but gave a dict"),
+        (plain([{"x": INPUTS[0], "y": TARGETS[0]}]), SamplesError, "but gave a dict"),
         ((INPUTS, TARGETS[:5]), SamplesError, "as many targets as inputs, but got 30 inputs and 5 targets"),
         ([(INPUTS[:8], TARGETS[:5])], SamplesError, r"gave 8 inputs and targets of length \[5\]"),
         ([("text", TARGETS[:5])], SamplesError, "must give tensors as inputs, but gave str"),
         (3, TypeError, "must be a DataLoader, a Dataset, a pair of tensors or an iterable of batches, but got int"),
         (None, TypeError, "a pair of tensors or an iterable of batches, but got NoneType"),
+        (Dataset(), TypeError, "dataset must have a length to be read by index, but Dataset has none"),
     ],
 )
 def test_what_cannot_be_measured(dataset, error, text):
     with pytest.raises(error, match=text):
         read(dataset)
-
-
-def test_a_data_set_without_length():
-    with pytest.raises(TypeError, match="dataset must have a length to be read by index, but Dataset has none"):
-        read(Dataset())
 
 
 def test_targets_of_any_shape_for_each_sample():
@@ -521,8 +461,8 @@ def test_targets_of_any_shape_for_each_sample():
 def test_passes_in_smaller_blocks_hold_the_same_samples():
     """A GPU may have less room than the host, from whose memory the size of a block is chosen."""
     batches = [Batch(torch.full((100, 10), float(number)), torch.zeros(100), 100) for number in range(6)]
-    _, facts = first_pass(lambda: iter(batches), 0.0, without_batches=False)
-    stream = SampleStream(lambda: iter(batches), facts, 1e9, copied=False)
+    _, facts = sources.first_pass(lambda: iter(batches), 0.0, without_batches=False)
+    stream = SampleStream(lambda: iter(batches), facts, 1e9, copied=False, join=None)
     (together,) = stream.blocks()
     apart = list(stream.in_blocks_of(2 * 4400).blocks())
     assert [len(block) for block in apart] == [2, 2, 2]
