@@ -24,6 +24,7 @@ from .summary_landscape import SummaryLandscape
 EPOCHS = 20
 SEED = 0
 SAMPLES = 1024
+SIZE = 40
 HELD_OUT = 360
 
 
@@ -79,7 +80,7 @@ def train(run_directory: Path) -> float:
     # A network this small gains nothing from more threads, and loses much when another program wants the cores.
     torch.set_num_threads(1)
     model = digits_model()
-    collected = {"unit": "epoch", "intervals": [range(EPOCHS + 1)], "num_samples": SAMPLES}
+    collected = {"unit": "epoch", "intervals": [range(EPOCHS + 1)], "num_samples": SAMPLES, "landscape_size": SIZE}
     collector = SummaryCollector(run_directory, collect_landscape=collected, existing="overwrite")
     model.train(EPOCHS, digits_batches(), callbacks=[collector])
     return float(model.eval(DataLoader(TensorDataset(*digits()[1]), batch_size=HELD_OUT))["accuracy"])

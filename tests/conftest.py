@@ -33,6 +33,13 @@ def pytest_addoption(parser):
     add_options(parser)
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Where only slow tests run, files without any are not imported, which takes as long as some of those tests."""
+    if config.option.markexpr == "slow" and collection_path.match("test_*.py"):
+        return "slow" not in collection_path.read_text() or None
+    return None
+
+
 def pytest_collection_modifyitems(config, items):
     """The documentation's code takes longest on one worker; were it shared out last, all others would wait for it."""
     deselect(config, items)

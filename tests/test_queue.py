@@ -9,6 +9,7 @@ import pytest
 from command_line import command
 from documentation import DOCS, blocks, run_page
 from waiting import PATIENCE
+from warm_python import warm_programs
 
 from landscape import Landscape
 
@@ -45,10 +46,11 @@ def test_the_scripts_of_the_page(tmp_path):
     (programs / "sbatch").write_text(SBATCH)
     (programs / "sbatch").chmod(0o755)
     (folder / "my_training.py").write_text(blocks("quick_start.md")[0][2])
-    subprocess.run([sys.executable, "my_training.py"], cwd=folder, check=True, timeout=PATIENCE)
     for name, text in SCRIPT.findall((DOCS / "queue.md").read_text()):
         (folder / name).write_text(text)
-    run_page("queue.md", folder, programs)
+    with warm_programs() as warm:
+        subprocess.run([warm / "python", "my_training.py"], cwd=folder, check=True, timeout=PATIENCE)
+        run_page("queue.md", folder, f"{programs}:{warm}")
     merged = Landscape.load(folder / "run/shared_0-20_pca.h5")
     assert merged.complete
     asked = ("--no-result", "--plan", "run/tiny_0-20_pca.h5", "--name", "whole", "--quiet", "--devices", "0")

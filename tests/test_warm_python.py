@@ -9,7 +9,11 @@ import pytest
 from waiting import wait_until
 from warm_python import warm_programs
 
-pytestmark = [pytest.mark.slow, pytest.mark.room("tests/support/warm_python.py")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.room("tests/support/warm_python.py"),
+    pytest.mark.timeout(600),  # the server imports everything before the first test, on a busy machine for a minute
+]
 SCRIPT = """
 import atexit, os, sys, warnings
 atexit.register(print, "at exit")

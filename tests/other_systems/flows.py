@@ -191,7 +191,15 @@ MEASURING = {
     "evaluate, device_ids=[0]": _measure("device_ids=[0], output='out_0'"),
     "evaluate, overwrite": _measure("device_ids=[0], progress=False, output='out_again', overwrite=True", times=2),
     "evaluate, compile": _measure("device_ids=[0], compile=True, progress=False, output='out_c'"),
-    "landscape demo (command)": ["demo", "--output", "demo_output"],
+    # As small as it can be: all of it runs in `make demo`, and compiling in the flow before.
+    "landscape demo (command)": """
+import sys
+from landscape import demo
+from landscape.cli import main
+demo.EPOCHS, demo.SIZE = 2, 5
+sys.argv = ["landscape", "demo", "--output", "demo_output"]
+main()
+""",
     "curvature": """
 import my_training as t
 from landscape.functions import measure_curvature
@@ -235,7 +243,7 @@ main()
     "plot difference": ["plot", "ref/surface.h5", "ref/surface.h5", "--kind", "difference", "-o", "p_diff.png"],
     "plot multiples": ["plot", "ref/surface.h5", "ref/surface.h5", "--kind", "multiples", "-o", "p_multi.png"],
     "plot animation gif": ["plot", "ref/surface.h5", "-o", "p.gif", "--seconds", "1"],
-    "plot animation mp4": ["plot", "ref/surface.h5", "-o", "p.mp4", "--seconds", "1"],
+    "plot animation mp4": ["plot", "ref/surface.h5", "-o", "p.mp4", "--seconds", "0.2"],
     "plot sharpness": ["plot", "ref/curvature.h5", "--kind", "sharpness", "-o", "p_sharp.png"],
     "plot spectrum": ["plot", "ref/curvature.h5", "--kind", "spectrum", "-o", "p_spec.png"],
     "log to tensorboard": ["convert", "ref/surface.h5", "--to", "tensorboard", "--directory", "tb"],

@@ -89,8 +89,8 @@ def a_node_is_removed(folder, generator):
 
 def a_node_joins_late(folder, generator):
     """It takes work."""
-    # One worker on each node, of which the third is the late one's; and so long that the others leave it something.
-    long = {"devices": None, "size": 40, "seconds": 0.05, "among": 3}
+    # One worker on each node, of which the third is the late one's; the others leave it some, as they wait at the gate.
+    long = {"devices": None, "seconds": 0.05, "among": 3}
     with SmallCluster(nodes=2, cpus=1) as cluster, started(folder, cluster=cluster, **long) as survey:
         wait_for_a_random_moment(survey, generator, latest=0.15)
         before = cluster.raylets()

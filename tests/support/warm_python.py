@@ -5,6 +5,7 @@ forked. A program has its arguments, environment, folder and output as any other
 killed when who asked for it is gone.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -18,6 +19,7 @@ import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 from waiting import wait_until
 
 _LIBRARIES = (
@@ -32,6 +34,7 @@ _LIBRARIES = (
     "pydantic",
     "pyvista",
     "sympy",
+    "torch._dynamo",
 )
 # Asks the server, with as little Python as can be; the arguments are the program's.
 _CLIENT = """#!{python} -ISE
@@ -65,7 +68,11 @@ def warm_programs():
         environment = {**os.environ, "MPLBACKEND": "Agg"}
         server = subprocess.Popen([sys.executable, __file__, address], env=environment)
         try:
-            wait_until(lambda: Path(address).exists() or server.poll() is not None, what="the server of warm processes")
+            wait_until(
+                lambda: Path(address).exists() or server.poll() is not None,
+                what="the server of warm processes",
+                progress=psutil.Process(server.pid).cpu_times,
+            )
             yield folder
         finally:
             server.terminate()
@@ -76,6 +83,7 @@ def _serve(address):
     """Forks for each request; returns in the fork that is to become the program, with what was asked for."""
     for name in _LIBRARIES:
         __import__(name)
+    gc.freeze()  # else each program looks through all of it for rings at its end, and copies its pages
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(socket.AF_UNIX)
     server.bind(f"{address}.new")

@@ -95,6 +95,8 @@ def reading(make, *arguments):
 
 
 on_ray = pytest.mark.parametrize("workers_on", [RAY], indirect=True)
+# Spawned workers answer by the code of forked ones: only how they start and end is tried with all.
+ray_or_forked = pytest.mark.parametrize("workers_on", [RAY, "forked"], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -215,13 +217,21 @@ class TestCallbacks:
             ),
             (lambda: (nn.MSELoss(), nn.Linear(2, 1), [], {}), SamplesError, "it is empty"),
             (lambda: (nn.MSELoss(), nn.Linear(2, 1), 3, {}), TypeError, "dataset must be a DataLoader"),
-            (lambda: os._exit(3), PoolError, "a worker died while it started. Likely causes: memory ran out"),
         ],
     )
+    @ray_or_forked
     def test_errors_are_those_of_one_process(self, workers_on, callback, error, text):
         with pytest.raises(error, match=text) as caught:
             workers_on(callback, MeasurementOptions(), device_ids=(0,), plan=PLAN)
         assert type(caught.value) is error
+        assert ray_is_running() == (workers_on is RayPool)
+
+    @pytest.mark.slow
+    def test_a_worker_that_dies_while_it_starts(self, workers_on):
+        text = "a worker died while it started. Likely causes: memory ran out"
+        with pytest.raises(PoolError, match=text) as caught:
+            workers_on(lambda: os._exit(3), MeasurementOptions(), device_ids=(0,), plan=PLAN)
+        assert type(caught.value) is PoolError
         assert ray_is_running() == (workers_on is RayPool)
 
     @pytest.mark.slow
@@ -234,6 +244,7 @@ class TestCallbacks:
             (reading(OwnError, "row", 3), "OwnError: row 3", "in __getitem__"),
         ],
     )
+    @ray_or_forked
     def test_the_place_of_an_error_is_a_note(self, workers_on, callback, text, note):
         with pytest.raises(CallbackFunctionError) as caught:
             workers_on(callback, MeasurementOptions(), device_ids=(0,), plan=PLAN)
