@@ -29,7 +29,7 @@ from ..hardware import free_memory
 from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task
 from ..sample_losses import SampleLosses
 from ..users_code import warn_user
-from .actors import ActorError, ActorTaskError
+from .actors import ActorDeathError
 from .chunks import KILLS_BEFORE_SPLIT
 from .crew import DEATHS_BEFORE_DROP, Crew
 from .crew_run import CrewRun, CurvatureRun
@@ -214,9 +214,7 @@ class SharedProducts(ShareProducts):
             for worker, those, call in calls:
                 try:
                     (sums,) = self._crew.actors.get([call])
-                except ActorTaskError:
-                    raise
-                except ActorError as error:
+                except ActorDeathError as error:
                     lost += [[part] for part in those]
                     self._bury(worker, error)
                 else:

@@ -13,6 +13,10 @@ class ActorError(Exception):
     """An actor gives no answer."""
 
 
+class ActorDeathError(ActorError):
+    """It has died."""
+
+
 class ActorTaskError(ActorError):
     """A method raised ``cause``; the text is its traceback in the worker."""
 
@@ -79,7 +83,7 @@ class Actors(ABC):
 
         Raises:
             ActorTaskError: a method raised.
-            ActorError: an actor has died.
+            ActorDeathError: an actor has died.
             PoolError: what runs them has died.
         """
 

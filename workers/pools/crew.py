@@ -12,7 +12,7 @@ from ..errors import NondeterministicLossError, PoolError
 from ..evaluator import EvaluatorDescription, PassCost, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
 from ..users_code import warn_user
-from .actors import ActorError, Actors, ActorTaskError
+from .actors import ActorDeathError, ActorError, Actors
 from .crew_worker import CrewWorker, LoadedPlane, raise_failures
 from .placement import PLACEMENT_SECONDS
 
@@ -128,9 +128,7 @@ class Crew:
             for worker, call in calls:
                 try:
                     (answers[id(worker)],) = self.actors.get([call])
-                except ActorTaskError:
-                    raise
-                except ActorError as error:
+                except ActorDeathError as error:
                     self.replace(worker, error, _FAILED_STARTS_BEFORE_DROP)
                     waiting.append(worker)
                 else:

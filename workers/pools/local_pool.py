@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -26,19 +27,11 @@ from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..users_code import warn_user
 from .actor_pool import ActorPool
-from .actors import ActorError, Actors, ActorTaskError
+from .actors import ActorDeathError, Actors, ActorTaskError
 from .crew import Crew
 from .crew_worker import ActorRecipe, MeasurementActor, mentioned_frameworks, pickled_function
 from .devices import WorkerLayout, available_cores
-from .local_processes import (
-    ForkedProcesses,
-    Inbox,
-    Process,
-    SpawnedProcesses,
-    StoredValue,
-    framed,
-    how_it_ended,
-)
+from .local_processes import Forked, Inbox, Spawned, StoredValue, Template, framed, how_it_ended
 from .placement import place_workers, workers_on
 
 _STATUS_SECONDS = 1.0
@@ -50,48 +43,30 @@ _OF_TORCH = ("torch", "workers.torch.evaluator")
 _WITH_TORCH = ("torch", "lightning", "transformers", "composer")
 
 
-class Call:
-    """A method's call, and its answer once that has come; until then it keeps stored values in its arguments alive."""
-
-    def __init__(self, arguments: Sequence[Any]) -> None:
-        self._arguments: Sequence[Any] = arguments
-        self.answer: Any = None
-        self.error: ActorError | None = None
-        self.is_done = False
-
-    def end(self, answer: Any = None, error: ActorError | None = None) -> None:
-        """Sets the answer, or why there is none."""
-        self.answer, self.error, self.is_done, self._arguments = answer, error, True, ()
-
-    def get(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.answer
-
-
 class Line:
     """An actor of this machine as its driver sees it: the connection with its process."""
 
-    def __init__(self, process: Process, connection: socket.socket, changed: Callable[[Line], None]) -> None:
+    def __init__(self, process: Spawned | Forked, connection: socket.socket, changed: Callable[[Line], None]) -> None:
         connection.setblocking(False)
         self.process, self.connection, self._changed = process, connection, changed
         self._inbox = Inbox(connection.recv)
         # ``changed`` is called when there begins or ends to be something unsent.
         self._unsent: deque[memoryview] = deque()
         self._numbers = itertools.count()
-        self._waiting: dict[int, Call] = {}
+        # The calls and, until their answers come, the arguments: they keep stored values alive.
+        self._waiting: dict[int, tuple[Future[Any], Sequence[Any]]] = {}
         # Why nothing comes any more; None while it lives.
-        self.death: ActorError | None = None
+        self.death: ActorDeathError | None = None
 
-    def call(self, method: str | None, arguments: Sequence[Any]) -> Call:
+    def call(self, method: str | None, arguments: Sequence[Any]) -> Future[Any]:
         """Asks for a method's call; None makes the object, of a class and its arguments."""
-        call = Call(arguments)
+        call: Future[Any] = Future()
         if self.death is not None:
-            call.end(error=self.death)
+            call.set_exception(self.death)
             return call
         number = next(self._numbers)
         self._unsent.append(memoryview(framed((number, method, arguments))))
-        self._waiting[number] = call
+        self._waiting[number] = call, arguments
         self.send()
         return call
 
@@ -118,19 +93,19 @@ class Line:
                 alive = self._inbox.receive()
         for body in self._inbox.messages():
             number, succeeded, content = pickle.loads(body)
-            call = self._waiting.pop(number)
+            call, _ = self._waiting.pop(number)
             if succeeded:
-                call.end(content)
+                call.set_result(content)
             else:
-                call.end(error=ActorTaskError(*content))
+                call.set_exception(ActorTaskError(*content))
         return alive
 
-    def end(self, error: ActorError) -> None:
+    def end(self, error: ActorDeathError) -> None:
         """Notes that the process is gone; what it was asked for has no answer."""
         self.death = error
         self._unsent.clear()
-        for call in self._waiting.values():
-            call.end(error=error)
+        for call, _ in self._waiting.values():
+            call.set_exception(error)
         self._waiting.clear()
         self.connection.close()
 
@@ -146,13 +121,12 @@ class LocalActors(Actors):
         self._folder = None if shares_unnamed_files else TemporaryFolder("landscape-workers-")
         self._selector = selectors.DefaultSelector()
         self._lines: set[Line] = set()
-        forked = system.forks_workers() if forked is None else forked
         # Only spawned processes have an environment of their own.
-        self._processes = (
-            ForkedProcesses(modules, self._stderr) if forked else SpawnedProcesses(self._stderr, environment)
-        )
-        if self._processes.control is not None:
-            self._selector.register(self._processes.control, selectors.EVENT_READ, None)
+        self._environment = environment or {}
+        self._template: Template | None = None
+        if system.forks_workers() if forked is None else forked:
+            self._template = Template(modules, self._stderr)
+            self._selector.register(self._template.control, selectors.EVENT_READ, self._template)
 
     @property
     def folder(self) -> str | None:
@@ -163,62 +137,69 @@ class LocalActors(Actors):
         self._check_alive()
         ours, theirs = socket.socketpair()
         with theirs:
-            line = Line(self._processes.start(theirs), ours, self._watch)
+            if self._template is None:
+                process: Spawned | Forked = Spawned(theirs, self._stderr, self._environment)
+            else:
+                process = self._template.fork(theirs)
+            line = Line(process, ours, self._watch)
         self._lines.add(line)
         self._selector.register(ours, selectors.EVENT_READ, line)
         line.call(None, (kind, *arguments))
         return line
 
-    def call(self, actor: Line, method: str, *arguments: Any) -> Call:
+    def call(self, actor: Line, method: str, *arguments: Any) -> Future[Any]:
         return actor.call(method, arguments)
 
     def wait(
-        self, calls: Sequence[Call], *, count: int = 1, seconds: float | None = None
-    ) -> tuple[list[Call], list[Call]]:
+        self, calls: Sequence[Future[Any]], *, count: int = 1, seconds: float | None = None
+    ) -> tuple[list[Future[Any]], list[Future[Any]]]:
         end = None if seconds is None else time.monotonic() + seconds
         self._take(0.0)
-        while sum(call.is_done for call in calls) < count:
+        while sum(call.done() for call in calls) < count:
             left = _LOOK_SECONDS if end is None else end - time.monotonic()
             if left <= 0:
                 break
             if not self._take(min(left, _LOOK_SECONDS)):
                 self._check_alive()
                 self._bury_ended()
-        ready = [call for call in calls if call.is_done][:count]
-        chosen = set(map(id, ready))
-        return ready, [call for call in calls if id(call) not in chosen]
+        ready = [call for call in calls if call.done()][:count]
+        chosen = set(ready)
+        return ready, [call for call in calls if call not in chosen]
 
     def kill(self, actor: Line) -> None:
         if actor.death is None:
-            self._bury(actor, ActorError("its process was ended by its pool"))
+            self._bury(actor, ActorDeathError("its process was ended by its pool"))
             actor.process.kill()
 
     def put(self, value: Any) -> StoredValue:
         """Copies a value into a file that all actors map."""
         return StoredValue.of(value, self.folder)
 
-    def answers(self, calls: Sequence[Call]) -> list[Any]:
+    def answers(self, calls: Sequence[Future[Any]]) -> list[Any]:
         try:
-            return [call.get() for call in calls]
-        except ActorTaskError:
-            raise
-        except ActorError:
+            return [call.result() for call in calls]
+        except ActorDeathError:
             self._check_alive()  # workers die with what they were forked from, which is the cause to report
             raise
 
     def close(self) -> None:
         """Ends all actors and what started them."""
         for line in list(self._lines):
-            self._bury(line, ActorError("its pool was closed"))
+            self._bury(line, ActorDeathError("its pool was closed"))
             line.process.kill()
         self._selector.close()
-        self._processes.close()
+        if self._template is not None:
+            self._template.close()
         self._stderr.close()
         if self._folder is not None:
             self._folder.remove()
 
+    def _template_death(self) -> str:
+        """Returns why no process can be started any more; "" where it can."""
+        return "" if self._template is None else self._template.death()
+
     def _check_alive(self) -> None:
-        if death := self._processes.death():
+        if death := self._template_death():
             raise PoolError(
                 f"{death}{self._last_words()}. What was measured is in the file; run the same call again to go on."
             )
@@ -235,8 +216,8 @@ class LocalActors(Actors):
         found = self._selector.select(seconds)
         for key, events in found:
             line = key.data
-            if line is None:
-                self._processes.take_news()
+            if isinstance(line, Template):
+                line.take_news()
                 self._bury_ended()
             elif line.death is None:
                 if events & selectors.EVENT_WRITE:
@@ -247,19 +228,19 @@ class LocalActors(Actors):
 
     def _bury_ended(self) -> None:
         """Notices processes that have ended while another one, such as a loader of theirs, has their connection."""
-        gone = self._processes.death()
+        gone = self._template_death()
         for line in list(self._lines):
             if gone or line.process.ended() is not None:
                 line.receive()
-                self._bury(line, ActorError(gone) if gone else self._death_of(line))
-        if gone and self._processes.control is not None:
+                self._bury(line, ActorDeathError(gone) if gone else self._death_of(line))
+        if gone and self._template is not None:
             with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(self._processes.control)
+                self._selector.unregister(self._template.control)
 
-    def _death_of(self, line: Line) -> ActorError:
-        return ActorError(f"its process {how_it_ended(line.process.ended(_STATUS_SECONDS))}{self._last_words()}")
+    def _death_of(self, line: Line) -> ActorDeathError:
+        return ActorDeathError(f"its process {how_it_ended(line.process.ended(_STATUS_SECONDS))}{self._last_words()}")
 
-    def _bury(self, line: Line, error: ActorError) -> None:
+    def _bury(self, line: Line, error: ActorDeathError) -> None:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(line.connection)
         line.end(error)

@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NoReturn, TypeAlias
+from typing import Any, BinaryIO, NoReturn
 
 from collectors.files import system
 
@@ -90,17 +90,16 @@ class Inbox:
         self._bytes += data
         return bool(data)
 
-    def messages(self) -> list[Any]:
-        """Returns the contents of the messages that are whole, still pickled."""
-        found = []
+    def messages(self) -> Iterator[bytes]:
+        """Yields the contents of the messages that are whole, still pickled."""
         while len(self._bytes) >= _HEAD.size:
             (size,) = _HEAD.unpack_from(self._bytes)
             end = _HEAD.size + size
             if len(self._bytes) < end:
                 break
-            found.append(bytes(self._bytes[_HEAD.size : end]))
+            body = bytes(self._bytes[_HEAD.size : end])
             del self._bytes[:end]
-        return found
+            yield body
 
 
 def _start(function: str, connection: socket.socket, stderr: BinaryIO, **further: str) -> subprocess.Popen[bytes]:
@@ -114,11 +113,14 @@ def _start(function: str, connection: socket.socket, stderr: BinaryIO, **further
         raise PoolError(f"the workers' processes could not be started: {error}") from error
 
 
-class _Spawned:
-    """A process: ``ended`` returns its exit code, negative for a signal; None while it runs, or nobody says."""
+class Spawned:
+    """A worker that is started from nothing, on every system, and takes a connection.
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
+    ``ended`` returns its exit code, negative for a signal; None while it runs, or nobody says.
+    """
+
+    def __init__(self, connection: socket.socket, stderr: BinaryIO, environment: Mapping[str, str]) -> None:
+        self._process = _start("work_alone", connection, stderr, **environment)
 
     def ended(self, seconds: float = 0.0) -> int | None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -130,34 +132,10 @@ class _Spawned:
         self.ended(_END_SECONDS)
 
 
-class SpawnedProcesses:
-    """Starts each worker from nothing, on every system."""
-
-    # No news of the processes come: they are asked.
-    control: socket.socket | None = None
-
-    def __init__(self, stderr: BinaryIO, environment: Mapping[str, str] | None = None) -> None:
-        self._stderr, self._environment = stderr, environment or {}
-
-    def start(self, connection: socket.socket) -> _Spawned:
-        """Starts a worker, which takes the connection."""
-        return _Spawned(_start("work_alone", connection, self._stderr, **self._environment))
-
-    def take_news(self) -> None:
-        """Does nothing: processes are asked one by one."""
-
-    def death(self) -> str:
-        """Returns why no process can be started any more; "" where it can."""
-        return ""
-
-    def close(self) -> None:
-        """Does nothing: workers end with their connections."""
-
-
-class _Forked:
+class Forked:
     """The same of a process that the template knows."""
 
-    def __init__(self, template: ForkedProcesses) -> None:
+    def __init__(self, template: Template) -> None:
         self._template = template
         self.number: int | None = None
         self.status: int | None = None
@@ -175,7 +153,7 @@ class _Forked:
             self._template.order("kill", self.number)
 
 
-class ForkedProcesses:
+class Template:
     """Forks workers from a process that has imported what they need, which is faster and takes less memory."""
 
     def __init__(self, modules: Sequence[str], stderr: BinaryIO) -> None:
@@ -183,17 +161,17 @@ class ForkedProcesses:
         self.control, theirs = socket.socketpair()
         self._inbox = Inbox(self.control.recv)
         self._tokens = itertools.count(1)
-        self._unplaced: dict[int, _Forked] = {}
-        self._by_number: dict[int, _Forked] = {}
+        self._unplaced: dict[int, Forked] = {}
+        self._by_number: dict[int, Forked] = {}
         with theirs:
-            self._template = _start("serve", theirs, stderr)
+            self._process = _start("serve", theirs, stderr)
         # Modules that start threads when they are imported must not be among them.
         self.order("import", tuple(modules))
 
-    def start(self, connection: socket.socket) -> _Forked:
+    def fork(self, connection: socket.socket) -> Forked:
         """Forks a worker, which takes the connection."""
         token = next(self._tokens)
-        found = self._unplaced[token] = _Forked(self)
+        found = self._unplaced[token] = Forked(self)
         self.order("fork", token, [connection.fileno()])
         return found
 
@@ -225,7 +203,7 @@ class ForkedProcesses:
 
     def death(self) -> str:
         """Returns how the template ended; "" while it lives."""
-        status = self._template.poll()
+        status = self._process.poll()
         return "" if status is None else f"the process from which workers are started {how_it_ended(status)}"
 
     def close(self) -> None:
@@ -235,13 +213,10 @@ class ForkedProcesses:
 
     def _end(self, seconds: float) -> None:
         try:
-            self._template.wait(seconds)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            self._template.kill()
-            self._template.wait()
-
-
-Process: TypeAlias = _Spawned | _Forked
+            self._process.kill()
+            self._process.wait()
 
 
 def how_it_ended(status: int | None) -> str:
@@ -331,14 +306,12 @@ def _obey(order: tuple[str, Any], connections: list[int], control: socket.socket
         control.sendall(framed((-value, child)))
 
 
-def _ended(children: set[int]) -> list[tuple[int, int]]:
-    found = []
+def _ended(children: set[int]) -> Iterator[tuple[int, int]]:
     for child in list(children):
         process, status = os.waitpid(child, os.WNOHANG)
         if process:
             children.remove(child)
-            found.append((child, os.waitstatus_to_exitcode(status)))
-    return found
+            yield child, os.waitstatus_to_exitcode(status)
 
 
 def _become_worker(connection: int, control: socket.socket) -> NoReturn:

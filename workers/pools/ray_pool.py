@@ -20,7 +20,7 @@ from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..users_code import OUR_PACKAGES, is_installed, warn_user
 from .actor_pool import ActorPool
-from .actors import ActorError, Actors, ActorTaskError
+from .actors import ActorDeathError, Actors, ActorTaskError
 from .crew import Crew
 from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
 from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids, tell_why_the_cpu
@@ -76,7 +76,7 @@ class RayActors(Actors):
             raise ActorTaskError(error.cause, str(error)) from error
         except self.ray.exceptions.RayError as error:
             self._check_alive()  # workers die with the raylet, which is the cause to report
-            raise ActorError(str(error)) from error
+            raise ActorDeathError(str(error)) from error
 
     def _check_alive(self) -> None:
         """Raises PoolError if Ray's process on this machine is dead: seconds later it would end this one silently."""
