@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from jaxtyping import Float32
 
 
+ReadWeights: TypeAlias = Callable[[], tuple[State, State | None]]
+
+
 @dataclass(frozen=True)
 class PointTask:
     """One point of the loaded plane: its coordinates are in units of the directions, one for each axis."""
@@ -40,8 +43,8 @@ class StateTask:
     """
 
     key: Hashable
-    read: Callable[[], tuple[State, State | None]]
-    source: Callable[[], tuple[State, State | None]] | None = None
+    read: ReadWeights
+    source: ReadWeights | None = None
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,9 @@ class CurvatureTask:
     """The curvature at one full set of weights, measured whole by one worker."""
 
     key: Hashable
-    read: Callable[[], tuple[State, State | None]]
+    read: ReadWeights
     settings: CurvatureSettings  # what is measured; the same for all tasks of one run
-    source: Callable[[], tuple[State, State | None]] | None = None
+    source: ReadWeights | None = None
 
 
 Task: TypeAlias = PointTask | StateTask

@@ -81,7 +81,7 @@ class ActorPool(Pool):
 
     def measure_origin(self) -> list[OriginValues]:
         """Returns the loaded plane's origin as every worker measured it."""
-        answers = raise_failures(self._crew.ask_all("measure_origin"))
+        answers = raise_failures(self._crew.ask_all("ask", "measure_origin"))
         self._crew.pass_cost = answers[0][1].pass_cost
         return [
             OriginValues(worker.label, device, measured)

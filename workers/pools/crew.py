@@ -91,11 +91,11 @@ class Crew:
         """Puts a plane (origin, directions, buffers) on all workers, which add the loss up as the first finds right."""
         self.plane = LoadedPlane(vectors, far_points)
         # All at once, which takes no longer than one alone; rounding may differ between kinds of devices.
-        found = raise_failures(self.ask_all("load", *vectors, far_points))
+        found = raise_failures(self.ask_all("ask", "load", *vectors, far_points))
         description = found[0]
         self.plane.partition = description.partition
         if any(other.partition != description.partition for other in found):
-            raise_failures(self.ask_all("load", *vectors, far_points, description.partition))
+            raise_failures(self.ask_all("ask", "load", *vectors, far_points, description.partition))
         self.description = replace(description, notes=description.notes + self._others_notes)
         sizes = [other.plan.batch_size for other in found if other.plan.batch_size is not None]
         if description.plan.batch_size is not None and min(sizes) < max(sizes):  # memory ran out for one of them
@@ -268,22 +268,21 @@ def _may_be_compiled(plan: MeasurementPlan | None, workload: Workload | None) ->
 
 def _check_same_description(label: str, expected: EvaluatorDescription, found: EvaluatorDescription) -> None:
     """Raises NondeterministicLossError when callback_fn gave two workers different things."""
-    differences = expected.space.differences(found.space)
-    if found.samples_sha256 != expected.samples_sha256:
-        differences.append(f"samples {expected.samples_sha256[:12]} against {found.samples_sha256[:12]}")
-    theirs_by_name = {item.name: item for item in found.datasets}
-    for data_set in expected.datasets[1:]:
-        other = theirs_by_name.get(data_set.name)
-        if other is not None and other.samples_sha256 != data_set.samples_sha256:
-            digests = f"{data_set.samples_sha256[:12]} against {other.samples_sha256[:12]}"
-            differences.append(f"samples of data set {data_set.name!r} {digests}")
-    names = [[item.name for item in description.datasets] for description in (expected, found)]
-    if names[0] != names[1]:
-        differences.append(f"data sets {names[0]} against {names[1]}")
-    for name in ("metrics", "num_samples", "partition_dependent"):
-        ours, theirs = getattr(expected, name), getattr(found, name)
-        if ours != theirs:
-            differences.append(f"{name} {ours} against {theirs}")
+    theirs = {item.name: item.samples_sha256 for item in found.datasets}
+    samples = [("samples", expected.samples_sha256, found.samples_sha256)] + [
+        (f"samples of data set {item.name!r}", item.samples_sha256, theirs[item.name])
+        for item in expected.datasets[1:]
+        if item.name in theirs
+    ]
+    others = [("data sets", [item.name for item in expected.datasets], list(theirs))] + [
+        (name, getattr(expected, name), getattr(found, name))
+        for name in ("metrics", "num_samples", "partition_dependent")
+    ]
+    differences = [
+        *expected.space.differences(found.space),
+        *(f"{what} {one[:12]} against {other[:12]}" for what, one, other in samples if one != other),
+        *(f"{what} {one} against {other}" for what, one, other in others if one != other),
+    ]
     if differences:
         raise NondeterministicLossError(
             f"callback_fn must build the same network and samples on every worker, but {label} has others:\n  "

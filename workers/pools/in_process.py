@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,7 +32,7 @@ from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.kept_samples import samples_at, values_at
 from ..measuring.memory_shortage import getting_ready, use_batch_size, within_memory
-from ..pool import CurvatureResult, CurvatureTask, OriginValues, PointTask, Pool, Result, Task
+from ..pool import CurvatureResult, CurvatureTask, OriginValues, PointTask, Pool, ReadWeights, Result, Task
 from ..sample_losses import DENOMINATORS, NUMERATORS, SampleLosses
 from .devices import available_cores, gpu_ids
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 _CHUNK_SECONDS = 0.1
 _LONGEST_CHUNK = 64
 
-ReadWeights: TypeAlias = Callable[[], tuple[State, "State | None"]]
 CurvatureOutcome: TypeAlias = tuple[CurvatureValues | None, str | None]
 """The curvature, or the traceback of what went wrong."""
 
@@ -77,8 +77,8 @@ class Worker:
         end_buffers: Sequence[State] = (),
         far_points: Sequence[Sequence[float]] | None = None,
         partition: Partition | None = None,
-    ) -> None:
-        """Puts a plane on the devices; finds out how the loss is added up there, or takes what another worker did."""
+    ) -> EvaluatorDescription:
+        """Puts a plane on the devices; returns what is measured there, added up as here or as another worker found."""
         far_points = far_points or [(1.0,) * len(directions)]
         self._far = far_points[0]
         vectors = sum(array.nbytes for state in (origin, *directions) for array in state.values())
@@ -89,11 +89,12 @@ class Worker:
             if self.description.partition is not None:
                 further |= {"far_points": far_points, "partition": partition}
             self._origin = self.evaluator.load(origin, directions, buffers, **further)
+        return replace(self.description, held=b"")
 
-    def measure_origin(self) -> OriginMeasurement:
-        """Returns the loaded plane's origin: measured while it was loaded, else twice, and far from it in between."""
+    def measure_origin(self) -> tuple[str, OriginMeasurement]:
+        """Returns the type of device, and the plane's origin: measured while it was loaded, else twice and afar."""
         if self._origin is not None:
-            return self._origin
+            return self.description.device, self._origin
 
         def measure(point: Sequence[float]) -> dict[str, float]:
             points = np.array([point], np.float64)
@@ -106,7 +107,8 @@ class Worker:
         except Exception:
             elsewhere = {}  # a point that raises is a failed one, which ends no survey
         values = (first, measure(origin))
-        return OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
+        measured = OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
+        return self.description.device, measured
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> list[Outcome]:
         """Measures points; one that raises costs nothing but itself.
@@ -187,16 +189,12 @@ class Worker:
         if self._is_at != key:
             opened.move(*read())
             self._is_at = key
-
-        def made() -> Iterator[Any]:
-            numbers = [share for part in parts for share in part]
-            if method == "product" and not options:
-                (vector,) = arguments
-                return opened.products(vector, numbers)
-            return (getattr(opened, method)(*arguments, share, **options) for share in numbers)
-
+        numbers = [share for part in parts for share in part]  # in the order in which they are added
         with opened.together():
-            found = made()  # in the order in which they are added
+            if method == "product" and not options:
+                found = opened.products(arguments[0], numbers)
+            else:
+                found = (getattr(opened, method)(*arguments, share, **options) for share in numbers)
             return [add_in_order(part, found) for part in parts]
 
     def close_shares(self) -> tuple[str, ...]:
@@ -245,20 +243,13 @@ class InProcessPool(Pool):
     def workers(self) -> int:
         return 1
 
-    def load(
-        self,
-        origin: State,
-        directions: Sequence[State],
-        buffers: State,
-        end_buffers: Sequence[State] = (),
-        far_points: Sequence[Sequence[float]] | None = None,
-    ) -> None:
-        self._worker.load(origin, directions, buffers, end_buffers, far_points)
+    def load(self, *plane: Any, **further: Any) -> None:
+        self._worker.load(*plane, **further)
 
     def measure_origin(self) -> list[OriginValues]:
-        measured = self._worker.measure_origin()
+        device, measured = self._worker.measure_origin()
         self._pass_cost = measured.pass_cost
-        return [OriginValues("this process", self.description.device, measured)]
+        return [OriginValues("this process", device, measured)]
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
         """Measures tasks in order, points a few at a time where they are fast."""

@@ -260,7 +260,7 @@ class LocalActor(MeasurementActor):
         """Returns where this worker is: node, ids of its GPUs, process id."""
         return "this machine", (), os.getpid()
 
-    def _fetched(self, references: Sequence[StoredValue]) -> list[Any]:
+    def _fetched(self, references: Sequence[StoredValue]) -> Any:
         return [reference.load() for reference in references]
 
 

@@ -59,8 +59,11 @@ def ray_is_asked_for(address: str | None) -> bool:
     return bool(address or os.environ.get("RAY_ADDRESS"))
 
 
-class RaySession:
-    """A Ray that is already initialized, else the cluster at an address (or RAY_ADDRESS), else a private one."""
+class RaySession(contextlib.ExitStack):
+    """A Ray that is already initialized, else the cluster at an address (or RAY_ADDRESS), else a private one.
+
+    ``close`` ends a private Ray, or leaves the cluster that was joined; a Ray that was there before stays.
+    """
 
     def __init__(
         self,
@@ -70,16 +73,15 @@ class RaySession:
         gpus: tuple[int, ...] = (),
         runtime_env: Callable[[], dict[str, Any]] | None = None,
     ) -> None:
+        super().__init__()
         self.private = False
-        self._folder: Path | None = None
-        self._ended = contextlib.ExitStack()
         # A Ray that is initialized already keeps its runtime environment, and so does a job that was submitted.
         if ray_is_running():
             self.ray: Any = sys.modules["ray"]
             return
         address = ray_address(address)
         try:
-            self._ended.enter_context(_ray_leaves_no_trace())
+            self.enter_context(_ray_leaves_no_trace())
             # Ray's own handlers would print a stack and end the process where the user's flush and close.
             with _termination_as_before():
                 if address is not None:
@@ -91,20 +93,9 @@ class RaySession:
             self.close()
             raise
 
-    def close(self) -> None:
-        """Ends the private Ray, or leaves the cluster that was joined; a Ray that was there before stays."""
-        self._ended.close()
-        self.private = False
-
-    def __enter__(self) -> RaySession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _join(self, address: str, runtime_env: Callable[[], dict[str, Any]] | None) -> None:
         ray = self.ray = _import_ray()
-        self._ended.callback(ray.shutdown)
+        self.callback(ray.shutdown)
         try:
             _check_reachable(address)
             environment = None if _SUBMITTED_JOB in os.environ or runtime_env is None else runtime_env()
@@ -118,16 +109,13 @@ class RaySession:
             raise _no_cluster(address, error) from error
 
     def _start(self, slots: int, gpus: tuple[int, ...]) -> None:
-        remove_dead_sessions(short_temporary_folder(_LONGEST_FOLDER))
+        remove_dead_sessions(parent := short_temporary_folder(_LONGEST_FOLDER))
         _provide_token()
         ray = self.ray = _import_ray()
-        folder = Path(
-            tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=short_temporary_folder(_LONGEST_FOLDER))
-        )
-        self._folder = folder
-        self._ended.enter_context(owned(folder))
-        self._ended.callback(end_session, folder)
-        self._ended.callback(ray.shutdown)
+        folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=parent))
+        self.enter_context(owned(folder))
+        self.callback(end_session, folder)
+        self.callback(ray.shutdown)
         self.private = True
         environment = {
             "RAY_TMPDIR": None,
