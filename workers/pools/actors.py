@@ -33,9 +33,11 @@ class Actors(ABC):
 
     Attributes:
         ray: the module, connected, where Ray runs them; None elsewhere.
+        folder: where files lie that the workers share; None where they need none.
     """
 
     ray: Any = None
+    folder: str | None = None
 
     @abstractmethod
     def start(self, kind: type, arguments: Sequence[Any], needs: Mapping[str, Any]) -> Any:

@@ -40,7 +40,7 @@ class Crew:
         self.pass_cost: PassCost | None = None
         # Starts workers on nodes that have joined a cluster meanwhile; does nothing elsewhere.
         self.look_for_nodes: Callable[[], None] = lambda: None
-        self._memory = replace(memory, shared=True)
+        self._memory = replace(memory, shared=True, folder=actors.folder)
 
     def start(self, plan: MeasurementPlan | None, workload: Workload | None) -> None:
         """Has all workers, which must be placed, build their evaluators; without a plan the first one tunes it."""

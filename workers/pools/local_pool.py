@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, BinaryIO
 
 import cloudpickle
@@ -51,7 +50,7 @@ class Line:
         self.process, self.connection, self._changed = process, connection, changed
         self._inbox = Inbox(connection.recv)
         # ``changed`` is called when there begins or ends to be something unsent.
-        self._unsent: deque[memoryview] = deque()
+        self.unsent: deque[memoryview] = deque()
         self._numbers = itertools.count()
         # The calls and, until their answers come, the arguments: they keep stored values alive.
         self._waiting: dict[int, tuple[Future[Any], Sequence[Any]]] = {}
@@ -65,24 +64,19 @@ class Line:
             call.set_exception(self.death)
             return call
         number = next(self._numbers)
-        self._unsent.append(memoryview(framed((number, method, arguments))))
+        self.unsent.append(memoryview(framed((number, method, arguments))))
         self._waiting[number] = call, arguments
         self.send()
         return call
 
-    @property
-    def has_unsent(self) -> bool:
-        """Whether something waits until the process reads."""
-        return bool(self._unsent)
-
     def send(self) -> None:
         """Sends what the connection takes now."""
         with contextlib.suppress(BlockingIOError, ConnectionError):  # that it is gone is found out when reading
-            while self._unsent:
-                sent = self.connection.send(self._unsent[0])
-                self._unsent[0] = self._unsent[0][sent:]
-                if not self._unsent[0]:
-                    self._unsent.popleft()
+            while self.unsent:
+                sent = self.connection.send(self.unsent[0])
+                self.unsent[0] = self.unsent[0][sent:]
+                if not self.unsent[0]:
+                    self.unsent.popleft()
         self._changed(self)
 
     def receive(self) -> bool:
@@ -103,7 +97,7 @@ class Line:
     def end(self, error: ActorDeathError) -> None:
         """Notes that the process is gone; what it was asked for has no answer."""
         self.death = error
-        self._unsent.clear()
+        self.unsent.clear()
         for call, _ in self._waiting.values():
             call.set_exception(error)
         self._waiting.clear()
@@ -116,22 +110,20 @@ class LocalActors(Actors):
     def __init__(
         self, modules: Sequence[str], *, forked: bool | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
-        self._stderr: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
-        shares_unnamed_files = bool(system.path_of_open(self._stderr.fileno()))
-        self._folder = None if shares_unnamed_files else TemporaryFolder("landscape-workers-")
-        self._selector = selectors.DefaultSelector()
+        self._ended = contextlib.ExitStack()
+        self._stderr: BinaryIO = self._ended.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        if not system.path_of_open(self._stderr.fileno()):  # unnamed files are not shared
+            folder = TemporaryFolder("landscape-workers-")
+            self._ended.callback(folder.remove)
+            self.folder = str(folder.path)
+        self._selector = self._ended.enter_context(selectors.DefaultSelector())
         self._lines: set[Line] = set()
         # Only spawned processes have an environment of their own.
         self._environment = environment or {}
         self._template: Template | None = None
         if system.forks_workers() if forked is None else forked:
-            self._template = Template(modules, self._stderr)
+            self._template = self._ended.enter_context(contextlib.closing(Template(modules, self._stderr)))
             self._selector.register(self._template.control, selectors.EVENT_READ, self._template)
-
-    @property
-    def folder(self) -> str | None:
-        """Where files lie that workers share; None where they need none."""
-        return None if self._folder is None else str(self._folder.path)
 
     def start(self, kind: type, arguments: Sequence[Any], needs: Mapping[str, Any]) -> Line:
         self._check_alive()
@@ -187,12 +179,7 @@ class LocalActors(Actors):
         for line in list(self._lines):
             self._bury(line, ActorDeathError("its pool was closed"))
             line.process.kill()
-        self._selector.close()
-        if self._template is not None:
-            self._template.close()
-        self._stderr.close()
-        if self._folder is not None:
-            self._folder.remove()
+        self._ended.close()
 
     def _template_death(self) -> str:
         """Returns why no process can be started any more; "" where it can."""
@@ -207,7 +194,7 @@ class LocalActors(Actors):
     def _watch(self, line: Line) -> None:
         """Waits for an actor's connection to take more where something is unsent."""
         if line.death is None and line in self._lines:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.has_unsent else 0)
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.unsent else 0)
             if self._selector.get_key(line.connection).events != events:
                 self._selector.modify(line.connection, events, line)
 
@@ -286,7 +273,7 @@ class LocalPool(ActorPool):
         if any(name in _WITH_TORCH for name in frameworks):
             modules += _OF_TORCH
         actors = LocalActors(modules, forked=forked)
-        super().__init__(contextlib.closing(actors), Crew(actors, replace(memory, folder=actors.folder)))
+        super().__init__(contextlib.closing(actors), Crew(actors, memory))
         try:
             callback = actors.put(pickled)
             recipe = ActorRecipe(actors, callback, frameworks, options, layout=layout, actor=LocalActor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -206,10 +207,6 @@ def _devices(resources: Mapping[str, float]) -> dict[str, float]:
 
 def _ranges(cores: Sequence[int]) -> str:
     """Returns "0-3, 6" for 0, 1, 2, 3, 6."""
-    runs: list[list[int]] = []
-    for core in cores:
-        if runs and core == runs[-1][-1] + 1:
-            runs[-1].append(core)
-        else:
-            runs.append([core])
+    consecutive = itertools.groupby(enumerate(cores), lambda item: item[1] - item[0])
+    runs = [[core for _, core in run] for _, run in consecutive]
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,10 @@ class RaySession(contextlib.ExitStack):
             return
         address = ray_address(address)
         try:
-            self.enter_context(_ray_leaves_no_trace())
+            # What connecting to Ray changes in this process, and disconnecting leaves.
+            self.callback(setattr, sys, "excepthook", sys.excepthook)
+            self.enter_context(_environment({"PYTHONBREAKPOINT": os.environ.get("PYTHONBREAKPOINT")}))
+            self.enter_context(_termination_as_before())
             # Ray's own handlers would print a stack and end the process where the user's flush and close.
             with _termination_as_before():
                 if address is not None:
@@ -222,32 +225,20 @@ def _visible_gpus(gpus: tuple[int, ...]) -> dict[str, str | None]:
 @contextlib.contextmanager
 def _environment(changes: dict[str, str | None]) -> Iterator[None]:
     """Sets environment variables (None: removes them) that Ray's processes inherit, for a while."""
+
+    def put(values: dict[str, str | None]) -> None:
+        for name, value in values.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
     before = {name: os.environ.get(name) for name in changes}
-    _set_environment(changes)
+    put(changes)
     try:
         yield
     finally:
-        _set_environment(before)
-
-
-def _set_environment(values: Mapping[str, str | None]) -> None:
-    for name, value in values.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _ray_leaves_no_trace() -> Iterator[None]:
-    """Puts back what connecting to Ray changes in this process and disconnecting leaves."""
-    hook, debugger = sys.excepthook, {"PYTHONBREAKPOINT": os.environ.get("PYTHONBREAKPOINT")}
-    try:
-        with _termination_as_before():
-            yield
-    finally:
-        sys.excepthook = hook
-        _set_environment(debugger)
+        put(before)
 
 
 @contextlib.contextmanager
@@ -279,16 +270,12 @@ def _small_and_on_loopback() -> Iterator[dict[str, str]]:
     parameters, wanted = getattr(parameter, "RayParams", None), {"no_monitor": True, "include_log_monitor": False}
     if parameters is not None and set(wanted) <= set(inspect.signature(parameters).parameters):
         instead.append((parameter, "RayParams", functools.partial(parameters, **wanted)))
-    present = [item for item in instead if hasattr(*item[:2])]
-    before = [(module, name, getattr(module, name)) for module, name, _ in present]
-    options = {"_node_ip_address": "127.0.0.1"} if hasattr(services, "resolve_ip_for_localhost") else {}
-    for module, name, function in present:
-        setattr(module, name, function)
-    try:
-        yield options
-    finally:
-        for module, name, original in before:
-            setattr(module, name, original)
+    with contextlib.ExitStack() as put_back:
+        for module, name, function in instead:
+            if hasattr(module, name):
+                put_back.callback(setattr, module, name, getattr(module, name))
+                setattr(module, name, function)
+        yield {"_node_ip_address": "127.0.0.1"} if hasattr(services, "resolve_ip_for_localhost") else {}
 
 
 @contextlib.contextmanager
