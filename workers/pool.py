@@ -113,12 +113,7 @@ class Pool(ABC):
     ) -> None:
         """Puts a plane on every worker, and finds out there how the loss is added up; ``description`` says it.
 
-        Args:
-            origin: as for ``Evaluator.load``.
-            directions: the same.
-            buffers: the same.
-            end_buffers: the same.
-            far_points: as for ``Evaluator.load``; None means 1 along each direction.
+        The arguments are those of ``Evaluator.load``; without far_points, these are 1 along each direction.
         """
 
     @abstractmethod

@@ -80,7 +80,6 @@ class ActorPool(Pool):
                 warn_user(note)
 
     def measure_origin(self) -> list[OriginValues]:
-        """Returns the loaded plane's origin as every worker measured it."""
         answers = raise_failures(self._crew.ask_all("ask", "measure_origin"))
         self._crew.pass_cost = answers[0][1].pass_cost
         return [
@@ -119,7 +118,6 @@ class ActorPool(Pool):
         return fit_in_parts(task, begun, fit)
 
     def close(self) -> None:
-        """Ends the actors, and what was started for this pool."""
         self._crew.end()
         self._session.__exit__(None, None, None)
 
@@ -184,7 +182,6 @@ class SharedProducts(ShareProducts):
         return self._total_of("product", self._put(vector))
 
     def close(self) -> None:
-        """Leaves the network of every worker as it was found."""
         for notes in raise_failures(self._crew.ask_all("ask", "close_shares")):
             self._notes |= dict.fromkeys(notes)
 

@@ -80,7 +80,6 @@ class ChunkQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to give out."""
         self._look_ahead(1)
         return not (self._ahead or self._returned)
 

@@ -26,8 +26,6 @@ _POINTS_WORTH_COMPILING = 100
 
 
 class Crew:
-    """The workers of a pool."""
-
     description: EvaluatorDescription  # what they measure, once they are started; all of them agree on it
     _started: EvaluatorDescription
     _others_notes: tuple[str, ...] = ()

@@ -34,8 +34,6 @@ _FRAMEWORKS = ("torch", "lightning", "transformers", "composer", "keras", "jax",
 
 
 class MeasurementActor:
-    """One worker of a pool."""
-
     _worker: Worker  # once it has started
 
     def __init__(
@@ -182,8 +180,6 @@ class MeasurementActor:
 
 @dataclass(frozen=True)
 class ActorRecipe:
-    """How an actor is made."""
-
     actors: Actors
     callback: Any  # the pickled callback_fn, stored for all actors
     frameworks: tuple[str, ...]  # what callback_fn will import
@@ -256,15 +252,12 @@ class CrewWorker:
         return self.call("place")
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of the actor; returns the call."""
         return self.recipe.actors.call(self.actor, method, *arguments)
 
     def prepare(self) -> Any:
-        """Has the actor load callback_fn and the framework; returns the call."""
         return self.call("prepare", self.recipe.callback, self.recipe.frameworks)
 
     def start(self, plan: MeasurementPlan | None, workload: Workload | None, memory: SampleMemory) -> Any:
-        """Has the actor build its evaluator; returns the call."""
         return self.call("start", self.recipe.options, plan, workload, memory)
 
     def seek_place(self) -> None:

@@ -214,8 +214,6 @@ class Worker:
 
 
 class InProcessPool(Pool):
-    """Measures in this process."""
-
     def __init__(
         self,
         callback_fn: Callable[[], Any],

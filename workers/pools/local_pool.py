@@ -45,11 +45,10 @@ _WITH_TORCH = ("torch", "lightning", "transformers", "composer")
 class Line:
     """An actor of this machine as its driver sees it: the connection with its process."""
 
-    def __init__(self, process: Spawned | Forked, connection: socket.socket, changed: Callable[[Line], None]) -> None:
+    def __init__(self, process: Spawned | Forked, connection: socket.socket) -> None:
         connection.setblocking(False)
-        self.process, self.connection, self._changed = process, connection, changed
+        self.process, self.connection = process, connection
         self._inbox = Inbox(connection.recv)
-        # ``changed`` is called when there begins or ends to be something unsent.
         self.unsent: deque[memoryview] = deque()
         self._numbers = itertools.count()
         # The calls and, until their answers come, the arguments: they keep stored values alive.
@@ -77,7 +76,6 @@ class Line:
                 self.unsent[0] = self.unsent[0][sent:]
                 if not self.unsent[0]:
                     self.unsent.popleft()
-        self._changed(self)
 
     def receive(self) -> bool:
         """Takes the answers that have come; returns False where the process is gone."""
@@ -133,14 +131,16 @@ class LocalActors(Actors):
                 process: Spawned | Forked = Spawned(theirs, self._stderr, self._environment)
             else:
                 process = self._template.fork(theirs)
-            line = Line(process, ours, self._watch)
+            line = Line(process, ours)
         self._lines.add(line)
         self._selector.register(ours, selectors.EVENT_READ, line)
-        line.call(None, (kind, *arguments))
+        self.call(line, None, kind, *arguments)
         return line
 
-    def call(self, actor: Line, method: str, *arguments: Any) -> Future[Any]:
-        return actor.call(method, arguments)
+    def call(self, actor: Line, method: str | None, *arguments: Any) -> Future[Any]:
+        call = actor.call(method, arguments)
+        self._watch(actor)
+        return call
 
     def wait(
         self, calls: Sequence[Future[Any]], *, count: int = 1, seconds: float | None = None
@@ -193,7 +193,7 @@ class LocalActors(Actors):
 
     def _watch(self, line: Line) -> None:
         """Waits for an actor's connection to take more where something is unsent."""
-        if line.death is None and line in self._lines:
+        if line.death is None:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.unsent else 0)
             if self._selector.get_key(line.connection).events != events:
                 self._selector.modify(line.connection, events, line)
@@ -209,6 +209,7 @@ class LocalActors(Actors):
             elif line.death is None:
                 if events & selectors.EVENT_WRITE:
                     line.send()
+                    self._watch(line)
                 if events & selectors.EVENT_READ and not line.receive():
                     self._bury(line, self._death_of(line))
         return bool(found)
@@ -241,10 +242,7 @@ class LocalActors(Actors):
 
 
 class LocalActor(MeasurementActor):
-    """One worker of a local pool."""
-
     def place(self) -> tuple[str, tuple[int, ...], int]:
-        """Returns where this worker is: node, ids of its GPUs, process id."""
         return "this machine", (), os.getpid()
 
     def _fetched(self, references: Sequence[StoredValue]) -> Any:

@@ -69,7 +69,6 @@ class StoredValue:
 
 
 def framed(content: Any) -> bytes:
-    """Returns a message as it is sent."""
     body = pickle.dumps(content, protocol=5)
     return _HEAD.pack(len(body)) + body
 
@@ -207,7 +206,6 @@ class Template:
         return "" if status is None else f"the process from which workers are started {how_it_ended(status)}"
 
     def close(self) -> None:
-        """Ends the template and its children."""
         self.control.close()
         self._end(_END_SECONDS)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import socket
 import sys
 import time
@@ -24,13 +23,7 @@ from .actors import ActorDeathError, Actors, ActorTaskError
 from .crew import Crew
 from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
 from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids, tell_why_the_cpu
-from .placement import (
-    cluster_workers,
-    cpu_slots,
-    environment_probe,
-    place_workers,
-    workers_on,
-)
+from .placement import cluster_workers, cpu_slots, environment_probe, place_workers, workers_on
 from .ray_session import RaySession, ray_address, ray_is_running
 
 _LOOK_SECONDS = 1.0
@@ -38,8 +31,6 @@ _NODES_SECONDS = 2.0
 
 
 class RayActors(Actors):
-    """Ray's actors."""
-
     def __init__(self, ray: Any) -> None:
         self.ray = ray
         self._next_look = time.monotonic() + _LOOK_SECONDS
@@ -174,19 +165,17 @@ class LateNodes:
             if self._crew.actors.wait([probe], seconds=0)[0]:
                 del self._preparing[node]
                 if node in nodes:
-                    self._employ(node, self._devices(nodes[node]))
+                    self._employ(node, nodes[node])
 
-    def _devices(self, resources: dict[str, float]) -> int:
-        kind = self._recipe.kind
-        if kind is not None:
-            return int(resources.get(kind, 0))
-        return cpu_slots(int(resources.get("CPU", 0)), self._recipe.layout)
-
-    def _employ(self, node: str, devices: int) -> None:
+    def _employ(self, node: str, resources: dict[str, float]) -> None:
+        kind, layout = self._recipe.kind, self._recipe.layout
+        devices = int(resources.get(kind or "CPU", 0))
+        if kind is None:
+            devices = cpu_slots(devices, layout)
         if self._wanted is not None:
             missing = self._wanted - len(self._crew.workers) - len(self._crew.late)
-            devices = min(devices, max(0, missing) * self._recipe.layout.devices_per_worker)
-        if self._recipe.layout.workers(devices) < 1:
+            devices = min(devices, max(0, missing) * layout.devices_per_worker)
+        if layout.workers(devices) < 1:
             return
         ids = tuple(range(self._next_device, self._next_device + devices))
         self._next_device += devices
@@ -236,12 +225,12 @@ def _folder_of_script() -> Path | None:
 
 def _importable(folder: Path) -> list[Path]:
     try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208
+        found = sorted(folder.iterdir())
     except OSError:
         return []
     return [
-        folder / name
-        for name in names
-        if (name.endswith(".py") and (folder / name).is_file())
-        or (name.isidentifier() and (folder / name / "__init__.py").is_file())
+        path
+        for path in found
+        if (path.name.endswith(".py") and path.is_file())
+        or (path.name.isidentifier() and (path / "__init__.py").is_file())
     ]
