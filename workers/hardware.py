@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import re
 import shutil
@@ -56,14 +57,10 @@ def unpin_thread() -> None:
 
 def cpu_description() -> list[str]:
     """Returns what the system says of one core's model and instructions; nothing where it does not."""
-    found = []
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
-            if line.startswith(("flags", "Features", "model name", "CPU part")):
-                found.append(line)
-            elif not line:
-                break
-    return found
+        lines = itertools.takewhile(bool, Path("/proc/cpuinfo").read_text("utf-8").splitlines())
+        return [line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))]
+    return []
 
 
 def nvidia_driver() -> ctypes.CDLL:

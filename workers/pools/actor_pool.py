@@ -33,7 +33,7 @@ from .actors import ActorDeathError
 from .chunks import KILLS_BEFORE_SPLIT
 from .crew import DEATHS_BEFORE_DROP, Crew
 from .crew_run import CrewRun, CurvatureRun
-from .crew_worker import CrewWorker, raise_failures
+from .crew_worker import CrewWorker
 from .in_process import fit_in_parts, measure_curvature_at
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class ActorPool(Pool):
                 warn_user(note)
 
     def measure_origin(self) -> list[OriginValues]:
-        answers = raise_failures(self._crew.ask_all("ask", "measure_origin"))
+        answers = self._crew.ask_all("ask", "measure_origin")
         self._crew.pass_cost = answers[0][1].pass_cost
         return [
             OriginValues(worker.label, device, measured)
@@ -92,7 +92,7 @@ class ActorPool(Pool):
         yield from CrewRun(self._crew, tasks)
 
     def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
-        found: SampleLosses | None = raise_failures([self._crew.ask_one("ask", "sample_losses", points)])[0]
+        found: SampleLosses | None = self._crew.ask_one("ask", "sample_losses", points)
         return found
 
     def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
@@ -109,13 +109,8 @@ class ActorPool(Pool):
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None = None, seconds: float = 5.0) -> Iterator[Fitting]:
         """Fits a curve on the first worker; where that one dies, another goes on from what was yielded last."""
-        held = self._crew.actors.put(task)
-
-        def fit(so_far: Fitting | None) -> Fitting:
-            found: Fitting = raise_failures([self._crew.ask_one("ask", "fit_curve", held, so_far, seconds)])[0]
-            return found
-
-        return fit_in_parts(task, begun, fit)
+        stored = self._crew.actors.put(task)
+        return fit_in_parts(task, begun, lambda so_far: self._crew.ask_one("ask", "fit_curve", stored, so_far, seconds))
 
     def close(self) -> None:
         self._crew.end()
@@ -133,7 +128,7 @@ class SharedProducts(ShareProducts):
         self._layout: Layout
         self._sizes: list[int]
         try:
-            self._layout, self._sizes = raise_failures(crew.ask_all("ask", "open_shares", self._settings))[0]
+            self._layout, self._sizes = crew.ask_all("ask", "open_shares", self._settings)[0]
         except BaseException:
             self.close()
             raise
@@ -182,7 +177,7 @@ class SharedProducts(ShareProducts):
         return self._total_of("product", self._put(vector))
 
     def close(self) -> None:
-        for notes in raise_failures(self._crew.ask_all("ask", "close_shares")):
+        for notes in self._crew.ask_all("ask", "close_shares"):
             self._notes |= dict.fromkeys(notes)
 
     def _dealt(self) -> list[range]:
@@ -213,7 +208,13 @@ class SharedProducts(ShareProducts):
                     (sums,) = self._crew.actors.get([call])
                 except ActorDeathError as error:
                     lost += [[part] for part in those]
-                    self._bury(worker, error)
+                    self._deaths += 1
+                    self._crew.replace(worker, error, DEATHS_BEFORE_DROP)
+                    if self._deaths >= KILLS_BEFORE_SPLIT:
+                        raise CurvatureError(
+                            f"workers died {self._deaths} times while they measured the curvature at these weights: "
+                            f"{error}"
+                        ) from error
                 else:
                     worker.deaths = worker.failed_starts = 0
                     found |= zip(those, sums, strict=True)
@@ -231,14 +232,6 @@ class SharedProducts(ShareProducts):
             own = workers[number] if number < len(workers) else None
             of_worker.setdefault(own if own in ready else ready[number % len(ready)], []).extend(those)
         return [(worker, those) for worker, those in of_worker.items() if those]
-
-    def _bury(self, worker: CrewWorker, error: Exception) -> None:
-        self._deaths += 1
-        self._crew.replace(worker, error, DEATHS_BEFORE_DROP)
-        if self._deaths >= KILLS_BEFORE_SPLIT:
-            raise CurvatureError(
-                f"workers died {self._deaths} times while they measured the curvature at these weights: {error}"
-            ) from error
 
     def _ready_workers(self) -> list[CrewWorker]:
         """Returns the workers that are not starting, in order; waits where there are none."""

@@ -46,7 +46,7 @@ class Crew:
         first, *others = workers
         prepared = [worker.prepare() for worker in workers]
         # The first worker's call comes before the others', so that a data set is downloaded once.
-        raise_failures(self._get([*prepared, first.call("call")]))
+        self._get([*prepared, first.call("call")])
         if workload is not None:
             workload = replace(workload, points=workload.points / len(workers), workers=len(workers))
         # The first worker also fills the compile cache, which the others then find warm.
@@ -56,13 +56,13 @@ class Crew:
         if first.recipe.kind == "GPU" and _may_be_compiled(plan, workload):
             for worker in others:
                 worker.call("load_compiler")
-        (description,) = raise_failures(self._get([tuning]))
-        raise_failures(self._get(calls))
+        (description,) = self._get([tuning])
+        self._get(calls)
         self._hold([description])
         for group in self._groups():
             # On each machine one worker reads the samples; those that start after it map them.
             starts = [worker.start(description.plan, None, self._memory) for worker in group]
-            answers = raise_failures(self._get(starts))
+            answers = self._get(starts)
             for worker, found in zip(group, answers, strict=True):
                 _check_same_description(worker.label, description, found)
                 own = (f"{worker.label}: {note}" for note in found.notes if note not in description.notes)
@@ -89,19 +89,22 @@ class Crew:
         """Puts a plane (origin, directions, buffers) on all workers, which add the loss up as the first finds right."""
         self.plane = LoadedPlane(vectors, far_points)
         # All at once, which takes no longer than one alone; rounding may differ between kinds of devices.
-        found = raise_failures(self.ask_all("ask", "load", *vectors, far_points))
+        found = self.ask_all("ask", "load", *vectors, far_points)
         description = found[0]
         self.plane.partition = description.partition
         if any(other.partition != description.partition for other in found):
-            raise_failures(self.ask_all("ask", "load", *vectors, far_points, description.partition))
+            self.ask_all("ask", "load", *vectors, far_points, description.partition)
         self.description = replace(description, notes=description.notes + self._others_notes)
         sizes = [other.plan.batch_size for other in found if other.plan.batch_size is not None]
         if description.plan.batch_size is not None and min(sizes) < max(sizes):  # memory ran out for one of them
             self.description = replace(self.description, plan=replace(description.plan, batch_size=max(sizes)))
             self.use_batch_size(min(sizes))
 
-    def ask_all(self, method: str, *arguments: Any) -> list[Any]:
-        """Calls a method on every worker; one that died meanwhile is started again and asked once more."""
+    def ask_all(self, method: str, *arguments: Any) -> Sequence[Any]:
+        """Calls a method on every worker; one that died meanwhile is started again and asked once more.
+
+        What an actor answers with is raised where it is an exception.
+        """
         return self._ask(self.workers, method, arguments)
 
     def ask_one(self, method: str, *arguments: Any) -> Any:
@@ -110,7 +113,7 @@ class Crew:
             pass
         return answers[0]
 
-    def _ask(self, workers: Sequence[CrewWorker], method: str, arguments: Sequence[Any]) -> list[Any]:
+    def _ask(self, workers: Sequence[CrewWorker], method: str, arguments: Sequence[Any]) -> Sequence[Any]:
         answers: dict[int, Any] = {}
         waiting = asked = list(workers)
         while waiting:
@@ -131,7 +134,7 @@ class Crew:
                     waiting.append(worker)
                 else:
                     worker.deaths = worker.failed_starts = 0
-        return [answers[id(worker)] for worker in asked if worker in self.workers]
+        return raise_failures([answers[id(worker)] for worker in asked if worker in self.workers])
 
     def use_batch_size(self, batch_size: int | None) -> None:
         """Has every worker measure in batches no larger than one of them could hold."""
@@ -199,9 +202,9 @@ class Crew:
         self.late.clear()
         self.plane = None
 
-    def _get(self, calls: Sequence[Any]) -> list[Any]:
+    def _get(self, calls: Sequence[Any]) -> Sequence[Any]:
         try:
-            return self.actors.get(calls)
+            return raise_failures(self.actors.get(calls))
         except ActorError as error:
             raise PoolError(
                 "a worker died while it started. Likely causes: memory ran out (use fewer device_ids), or callback_fn "
