@@ -298,22 +298,17 @@ def remove_dead_sessions(parent: str | os.PathLike[str]) -> None:
 
 
 def end_session(folder: Path) -> None:
-    """Ends what still runs of a private Ray, and removes its folder."""
-    end_processes(folder.name)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def end_processes(session: str) -> None:
-    """Kills every process of the private Ray with a folder of that name, and waits until they are gone."""
+    """Kills every process of the private Ray with that folder, waits until they are gone, and removes the folder."""
     deadline = time.monotonic() + _END_SECONDS
     # A raylet may start one more worker while its processes are being listed.
-    while processes := session_processes(session):
+    while processes := session_processes(folder.name):
         for process in processes:
             with contextlib.suppress(OSError):
                 os.kill(process, KILL)
         if time.monotonic() > deadline:
-            return
+            break
         time.sleep(0.02)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def session_processes(session: str) -> list[int]:

@@ -15,7 +15,7 @@ from own_processes import ended_process
 from waiting import PATIENCE, wait_until
 
 from collectors.files.system import holding
-from workers.pools.ray_session import SESSION_VARIABLE, end_processes, owned, remove_dead_sessions, session_processes
+from workers.pools.ray_session import SESSION_VARIABLE, end_session, owned, remove_dead_sessions, session_processes
 
 
 @pytest.fixture
@@ -90,9 +90,9 @@ def test_a_link_is_not_followed(tmp_path, dead):
     assert (elsewhere / "session" / "log").exists()
 
 
-def test_this_process_is_never_ended(monkeypatch):
+def test_this_process_is_never_ended(tmp_path, monkeypatch):
     monkeypatch.setenv(SESSION_VARIABLE, "mine")
-    end_processes("mine")
+    end_session(tmp_path / "mine")
     assert session_processes("mine") == []
 
 
