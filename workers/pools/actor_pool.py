@@ -28,7 +28,6 @@ from ..evaluator import EvaluatorDescription
 from ..hardware import free_memory
 from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task
 from ..sample_losses import SampleLosses
-from ..users_code import warn_user
 from .actors import ActorDeathError
 from .chunks import KILLS_BEFORE_SPLIT
 from .crew import DEATHS_BEFORE_DROP, Crew
@@ -73,11 +72,7 @@ class ActorPool(Pool):
         put = self._crew.actors.put
         several = [[dict(item) for item in states] for states in (directions, end_buffers)]
         vectors = [put(dict(origin)), put(several[0]), put(dict(buffers)), put(several[1])]
-        before = self.description.notes
         self._crew.load(vectors, far_points)
-        for note in self.description.notes:
-            if note not in before:
-                warn_user(note)
 
     def measure_origin(self) -> list[OriginValues]:
         answers = self._crew.ask_all("ask", "measure_origin")

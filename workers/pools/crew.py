@@ -14,7 +14,7 @@ from ..measurement_plan import MeasurementPlan, Workload
 from ..users_code import warn_user
 from .actors import ActorDeathError, ActorError, Actors
 from .crew_worker import CrewWorker, LoadedPlane, raise_failures
-from .placement import PLACEMENT_SECONDS
+from .placement import PLACEMENT_SECONDS, place_workers
 
 DEATHS_BEFORE_DROP = 12
 _FAILED_STARTS_BEFORE_DROP = 3
@@ -40,9 +40,16 @@ class Crew:
         self.look_for_nodes: Callable[[], None] = lambda: None
         self._memory = replace(memory, shared=True, folder=actors.folder)
 
-    def start(self, plan: MeasurementPlan | None, workload: Workload | None) -> None:
-        """Has all workers, which must be placed, build their evaluators; without a plan the first one tunes it."""
-        workers = self.workers
+    def start(
+        self,
+        workers: list[CrewWorker],
+        plan: MeasurementPlan | None,
+        workload: Workload | None,
+        asked: tuple[int, ...] | None = None,
+    ) -> None:
+        """Places workers, and has them build their evaluators; without a plan the first one tunes it."""
+        self.workers = workers
+        self.late = place_workers(workers, asked)
         first, *others = workers
         prepared = [worker.prepare() for worker in workers]
         # The first worker's call comes before the others', so that a data set is downloaded once.
@@ -70,6 +77,7 @@ class Crew:
             self._hold(answers)
         self._started = description
         self.description = replace(description, notes=description.notes + self._others_notes)
+        self._warn_of_notes()
 
     def _groups(self) -> list[list[CrewWorker]]:
         """Returns all workers but the first: its neighbours and one of each other node, then the rest."""
@@ -87,7 +95,7 @@ class Crew:
 
     def load(self, vectors: Sequence[Any], far_points: Sequence[Sequence[float]] | None) -> None:
         """Puts a plane (origin, directions, buffers) on all workers, which add the loss up as the first finds right."""
-        self.plane = LoadedPlane(vectors, far_points)
+        self.plane, known = LoadedPlane(vectors, far_points), self.description.notes
         # All at once, which takes no longer than one alone; rounding may differ between kinds of devices.
         found = self.ask_all("ask", "load", *vectors, far_points)
         description = found[0]
@@ -99,6 +107,12 @@ class Crew:
         if description.plan.batch_size is not None and min(sizes) < max(sizes):  # memory ran out for one of them
             self.description = replace(self.description, plan=replace(description.plan, batch_size=max(sizes)))
             self.use_batch_size(min(sizes))
+        self._warn_of_notes(known)
+
+    def _warn_of_notes(self, known: Sequence[str] = ()) -> None:
+        for note in self.description.notes:
+            if note not in known:
+                warn_user(note)
 
     def ask_all(self, method: str, *arguments: Any) -> Sequence[Any]:
         """Calls a method on every worker; one that died meanwhile is started again and asked once more.

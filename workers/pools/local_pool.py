@@ -24,14 +24,13 @@ from ..errors import PoolError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
-from ..users_code import warn_user
 from .actor_pool import ActorPool
 from .actors import ActorDeathError, Actors, ActorTaskError
 from .crew import Crew
 from .crew_worker import ActorRecipe, MeasurementActor, mentioned_frameworks, pickled_function
 from .devices import WorkerLayout, available_cores
 from .local_processes import Forked, Inbox, Spawned, StoredValue, Template, framed, how_it_ended
-from .placement import place_workers, workers_on
+from .placement import workers_on
 
 _STATUS_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
@@ -273,13 +272,8 @@ class LocalPool(ActorPool):
         actors = LocalActors(modules, forked=forked)
         super().__init__(contextlib.closing(actors), Crew(actors, memory))
         try:
-            callback = actors.put(pickled)
-            recipe = ActorRecipe(actors, callback, frameworks, options, layout=layout, actor=LocalActor)
-            self._crew.workers += workers_on(recipe, device_ids, available_cores())
-            self._crew.late = place_workers(self._crew.workers)
-            self._crew.start(plan, workload)
+            recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, layout=layout, actor=LocalActor)
+            self._crew.start(workers_on(recipe, device_ids, available_cores()), plan, workload)
         except BaseException:
             self.close()
             raise
-        for note in self.description.notes:
-            warn_user(note)

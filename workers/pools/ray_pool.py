@@ -17,13 +17,13 @@ from ..errors import PoolError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
-from ..users_code import OUR_PACKAGES, is_installed, warn_user
+from ..users_code import OUR_PACKAGES, is_installed
 from .actor_pool import ActorPool
 from .actors import ActorDeathError, Actors, ActorTaskError
 from .crew import Crew
 from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
 from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids, tell_why_the_cpu
-from .placement import cluster_workers, cpu_slots, environment_probe, place_workers, workers_on
+from .placement import cluster_workers, cpu_slots, environment_probe, workers_on
 from .ray_session import RaySession, ray_address, ray_is_running
 
 _LOOK_SECONDS = 1.0
@@ -124,19 +124,16 @@ class RayPool(ActorPool):
             recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, kind, layout)
             if session.private:
                 ids = tuple(range(npus)) if npus and device_ids is None else ids
-                self._crew.workers += workers_on(recipe, ids, available_cores())
+                workers = workers_on(recipe, ids, available_cores())
             else:
-                self._crew.workers += cluster_workers(recipe, device_ids)
-            self._crew.late = place_workers(self._crew.workers, device_ids)
-            self._crew.start(plan, workload)
+                workers = cluster_workers(recipe, device_ids)
+            self._crew.start(workers, plan, workload, device_ids)
             if not session.private and not (gpus and device_ids is not None):
                 wanted = None if device_ids is None else layout.workers(len(device_ids))
                 self._crew.look_for_nodes = LateNodes(self._crew, recipe, wanted).look
         except BaseException:
             self.close()
             raise
-        for note in self.description.notes:
-            warn_user(note)
 
 
 class LateNodes:

@@ -26,7 +26,7 @@ from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, StateTask
-from workers.pools import chunks, local_pool, placement, ray_pool
+from workers.pools import chunks, crew, local_pool, placement
 from workers.pools.crew_worker import mentioned_frameworks
 from workers.pools.in_process import InProcessPool
 from workers.pools.local_pool import LocalPool
@@ -186,7 +186,10 @@ class TestCallbacks:
             del sys.modules[name]
 
     def test_a_closure_over_a_live_object_is_refused(self, workers_on):
-        text = r"callback_fn cannot be sent .*\(TypeError: .*lock.*define it at the top level of a module, which"
+        text = (
+            r"^callback_fn cannot be sent to the workers \(TypeError: .*lock.*\); build .* inside the function .* "
+            r"script or a notebook, or define it at the top level of a module, which workers import\.$"
+        )
         with pytest.raises(CallbackFunctionError, match=text):
             workers_on(locked(), MeasurementOptions(), device_ids=(0,))
         assert ray_is_running() == (workers_on is RayPool)
@@ -431,8 +434,7 @@ def let_the_late_one_come(workers_on, request, tmp_path, monkeypatch):
         finally:
             del actors.wait
 
-    for module in (local_pool, ray_pool):
-        monkeypatch.setattr(module, "place_workers", place_the_first)
+    monkeypatch.setattr(crew, "place_workers", place_the_first)
     return come
 
 

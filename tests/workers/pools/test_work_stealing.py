@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay, use_clock
 
 from workers.pool import PointTask, StateTask
-from workers.pools.chunks import CHUNK_SECONDS, Chunk, MeasuredSpeed
+from workers.pools.chunks import Chunk, MeasuredSpeed
 from workers.pools.crew_run import CrewRun, chunks_to_steal
 from workers.pools.crew_worker import CrewWorker, InFlight
 from workers.pools.devices import WorkerPlace
@@ -78,11 +78,6 @@ class TestChoice:
 
 
 class TestSpeed:
-    def test_the_first_chunk_is_one_point(self):
-        speed = MeasuredSpeed()
-        assert not speed.is_known
-        assert speed.points_in(CHUNK_SECONDS) == 1
-
     @pytest.mark.parametrize(
         ("points", "times", "expected"),
         [
