@@ -27,8 +27,12 @@ def call_callback(callback_fn: Callable[[], Any]) -> Any:
 def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
     """Returns an evaluator of callback_fn's result: (model, network, dataset, metrics), or an Evaluator."""
     if isinstance(result, Evaluator):
-        if setup.options.precision != "float32":  # one that is lower by itself says so in its description
-            _check_precision(result.description.options.precision, setup.options.precision)
+        wanted, found = setup.options.precision, result.description.options.precision
+        if wanted not in ("float32", found):  # one that is lower by itself says so in its description
+            raise ValueError(
+                f'precision="{wanted}" does not reach the Evaluator that callback_fn returns, whose description says '
+                f'"{found}". Pass precision="{found}", or build the Evaluator with these options.'
+            )
         if setup.options.groups is not None:
             raise SampleLossesError(
                 "groups does not reach the Evaluator that callback_fn returns; leave it out, and let the Evaluator "
@@ -95,11 +99,3 @@ def _framework(result: Any) -> str:
             f"({NETWORK_KINDS}), but is {type(result[1]).__name__}."
         )
     return framework
-
-
-def _check_precision(own: str, wanted: str) -> None:
-    if own != wanted:
-        raise ValueError(
-            f'precision="{wanted}" does not reach the Evaluator that callback_fn returns, whose description says '
-            f'"{own}". Pass precision="{own}", or build the Evaluator with these options.'
-        )

@@ -193,9 +193,16 @@ class SharedProducts(ShareProducts):
         """Returns a ``ShareProducts`` method's sum for each part; the first list is for the first ready worker."""
         found: dict[range, Any] = {}
         while any(parts):
+            ready, workers = self._ready_workers(), self._crew.workers
+            given: dict[CrewWorker, list[range]] = {}
+            for number, those in enumerate(parts):
+                # A worker that is ready gets the shares of which it keeps something.
+                own = workers[number] if number < len(workers) else None
+                given.setdefault(own if own in ready else ready[number % len(ready)], []).extend(those)
             calls = [
                 (worker, those, worker.call("add_shares", self._where, method, those, options, *arguments))
-                for worker, those in self._given(parts)
+                for worker, those in given.items()
+                if those
             ]
             lost: list[list[range]] = []
             for worker, those, call in calls:
@@ -217,16 +224,6 @@ class SharedProducts(ShareProducts):
                 self._deaths = 0
             parts = lost
         return found
-
-    def _given(self, parts: Sequence[list[range]]) -> list[tuple[CrewWorker, list[range]]]:
-        """Returns which worker makes what: its own shares where it is ready, for what it keeps of them."""
-        ready = self._ready_workers()
-        workers = self._crew.workers
-        of_worker: dict[CrewWorker, list[range]] = {}
-        for number, those in enumerate(parts):
-            own = workers[number] if number < len(workers) else None
-            of_worker.setdefault(own if own in ready else ready[number % len(ready)], []).extend(those)
-        return [(worker, those) for worker, those in of_worker.items() if those]
 
     def _ready_workers(self) -> list[CrewWorker]:
         """Returns the workers that are not starting, in order; waits where there are none."""

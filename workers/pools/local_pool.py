@@ -49,32 +49,10 @@ class Line:
         self.process, self.connection = process, connection
         self._inbox = Inbox(connection.recv)
         self.unsent: deque[memoryview] = deque()
-        self._numbers = itertools.count()
         # The calls and, until their answers come, the arguments: they keep stored values alive.
-        self._waiting: dict[int, tuple[Future[Any], Sequence[Any]]] = {}
+        self.waiting: dict[int, tuple[Future[Any], Sequence[Any]]] = {}
         # Why nothing comes any more; None while it lives.
         self.death: ActorDeathError | None = None
-
-    def call(self, method: str | None, arguments: Sequence[Any]) -> Future[Any]:
-        """Asks for a method's call; None makes the object, of a class and its arguments."""
-        call: Future[Any] = Future()
-        if self.death is not None:
-            call.set_exception(self.death)
-            return call
-        number = next(self._numbers)
-        self.unsent.append(memoryview(framed((number, method, arguments))))
-        self._waiting[number] = call, arguments
-        self.send()
-        return call
-
-    def send(self) -> None:
-        """Sends what the connection takes now."""
-        with contextlib.suppress(BlockingIOError, ConnectionError):  # that it is gone is found out when reading
-            while self.unsent:
-                sent = self.connection.send(self.unsent[0])
-                self.unsent[0] = self.unsent[0][sent:]
-                if not self.unsent[0]:
-                    self.unsent.popleft()
 
     def receive(self) -> bool:
         """Takes the answers that have come; returns False where the process is gone."""
@@ -84,21 +62,12 @@ class Line:
                 alive = self._inbox.receive()
         for body in self._inbox.messages():
             number, succeeded, content = pickle.loads(body)
-            call, _ = self._waiting.pop(number)
+            call, _ = self.waiting.pop(number)
             if succeeded:
                 call.set_result(content)
             else:
                 call.set_exception(ActorTaskError(*content))
         return alive
-
-    def end(self, error: ActorDeathError) -> None:
-        """Notes that the process is gone; what it was asked for has no answer."""
-        self.death = error
-        self.unsent.clear()
-        for call, _ in self._waiting.values():
-            call.set_exception(error)
-        self._waiting.clear()
-        self.connection.close()
 
 
 class LocalActors(Actors):
@@ -115,6 +84,7 @@ class LocalActors(Actors):
             self.folder = str(folder.path)
         self._selector = self._ended.enter_context(selectors.DefaultSelector())
         self._lines: set[Line] = set()
+        self._numbers = itertools.count()
         # Only spawned processes have an environment of their own.
         self._environment = environment or {}
         self._template: Template | None = None
@@ -137,8 +107,15 @@ class LocalActors(Actors):
         return line
 
     def call(self, actor: Line, method: str | None, *arguments: Any) -> Future[Any]:
-        call = actor.call(method, arguments)
-        self._watch(actor)
+        """Asks for a method's call; None makes the object, of a class and its arguments."""
+        call: Future[Any] = Future()
+        if actor.death is not None:
+            call.set_exception(actor.death)
+            return call
+        number = next(self._numbers)
+        actor.unsent.append(memoryview(framed((number, method, arguments))))
+        actor.waiting[number] = call, arguments
+        self._send(actor)
         return call
 
     def wait(
@@ -190,12 +167,17 @@ class LocalActors(Actors):
                 f"{death}{self._last_words()}. What was measured is in the file; run the same call again to go on."
             )
 
-    def _watch(self, line: Line) -> None:
-        """Waits for an actor's connection to take more where something is unsent."""
-        if line.death is None:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.unsent else 0)
-            if self._selector.get_key(line.connection).events != events:
-                self._selector.modify(line.connection, events, line)
+    def _send(self, line: Line) -> None:
+        """Sends what the connection takes now; for the rest, waits until it takes more."""
+        with contextlib.suppress(BlockingIOError, ConnectionError):  # that it is gone is found out when reading
+            while line.unsent:
+                sent = line.connection.send(line.unsent[0])
+                line.unsent[0] = line.unsent[0][sent:]
+                if not line.unsent[0]:
+                    line.unsent.popleft()
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.unsent else 0)
+        if self._selector.get_key(line.connection).events != events:
+            self._selector.modify(line.connection, events, line)
 
     def _take(self, seconds: float) -> bool:
         """Waits for something to come, or to become possible; returns whether anything has."""
@@ -207,8 +189,7 @@ class LocalActors(Actors):
                 self._bury_ended()
             elif line.death is None:
                 if events & selectors.EVENT_WRITE:
-                    line.send()
-                    self._watch(line)
+                    self._send(line)
                 if events & selectors.EVENT_READ and not line.receive():
                     self._bury(line, self._death_of(line))
         return bool(found)
@@ -228,9 +209,15 @@ class LocalActors(Actors):
         return ActorDeathError(f"its process {how_it_ended(line.process.ended(_STATUS_SECONDS))}{self._last_words()}")
 
     def _bury(self, line: Line, error: ActorDeathError) -> None:
+        """Notes that a process is gone; what it was asked for has no answer."""
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(line.connection)
-        line.end(error)
+        line.death = error
+        line.unsent.clear()
+        for call, _ in line.waiting.values():
+            call.set_exception(error)
+        line.waiting.clear()
+        line.connection.close()
         self._lines.discard(line)
 
     def _last_words(self) -> str:

@@ -26,7 +26,7 @@ from .devices import (
     tell_of_devices,
 )
 from .in_process import InProcessPool
-from .placement import free_devices, free_on_nodes
+from .placement import alive_nodes, free_devices, free_on_nodes
 from .ray_session import RaySession, ray_address, ray_is_asked_for, ray_is_running
 
 
@@ -174,31 +174,25 @@ def _planned(place: WorkerPlace, threads: int) -> PlannedWorker:
 def _cluster(ray: Any, asked: tuple[int, ...] | None, layout: WorkerLayout) -> DeviceReport:
     gpus = ray.cluster_resources().get("GPU", 0) > 0
     places = layout.places(free_devices(ray, "GPU" if gpus else None, None if gpus else asked, layout), cores=None)
+    alive = alive_nodes(ray)
     if gpus:
         # Which GPUs these are is known only when Ray hands them out; a run keeps no more than were asked for.
-        most = len(places) if asked is None else layout.workers(len(asked)) * len(_alive(ray))
+        most = len(places) if asked is None else layout.workers(len(asked)) * len(alive)
         names = [f"worker {index}, GPU of Ray's choice" for index in range(min(len(places), most))]
         workers = tuple(PlannedWorker(name, None, None, 1) for name in names)
     else:
         workers = tuple(_planned(place, layout.devices_per_worker) for place in places)
-    return DeviceReport("cluster", "GPU" if gpus else "CPU", workers, _nodes(ray))
-
-
-def _nodes(ray: Any) -> tuple[NodeReport, ...]:
     free = free_on_nodes(ray)
-    return tuple(
+    nodes = tuple(
         NodeReport(
             node["NodeManagerHostname"],
             node["NodeManagerAddress"],
             _devices(node["Resources"]),
             None if free is None else _devices(free.get(node["NodeID"], {})),
         )
-        for node in _alive(ray)
+        for node in alive
     )
-
-
-def _alive(ray: Any) -> list[Mapping[str, Any]]:
-    return [node for node in ray.nodes() if node["Alive"]]
+    return DeviceReport("cluster", "GPU" if gpus else "CPU", workers, nodes)
 
 
 def _devices(resources: Mapping[str, float]) -> dict[str, float]:

@@ -92,6 +92,10 @@ def free_on_nodes(ray: Any) -> Mapping[str, Mapping[str, float]] | None:
     return found
 
 
+def alive_nodes(ray: Any) -> list[Mapping[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
 def environment_probe(ray: Any, node: str) -> Any:
     """Returns a call that is done when a node has installed the run's environment; it needs no free device."""
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=True)
@@ -101,8 +105,9 @@ def environment_probe(ray: Any, node: str) -> Any:
 def _wait_for_environment(actors: Actors, kind: str | None) -> None:
     """Waits until the nodes have installed the run's environment, which is no waiting for a place."""
     ray = actors.ray
-    nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get(kind or "CPU", 0)]
-    late = [environment_probe(ray, node["NodeID"]) for node in nodes]
+    late = [
+        environment_probe(ray, node["NodeID"]) for node in alive_nodes(ray) if node["Resources"].get(kind or "CPU", 0)
+    ]
     start, pause = time.monotonic(), _ENVIRONMENT_SECONDS
     while late:
         came, late = actors.wait(late, seconds=pause)
@@ -134,7 +139,12 @@ def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = Non
         came, late = actors.wait(late, seconds=quiet)
     behind = {call: waiting.pop(call) for call in late}
     if not waiting:
-        raise _no_place(recipe)
+        together, alone = recipe.layout.devices_per_worker, recipe.layout.workers_per_device == 1
+        needed = f"{together} CPU" if recipe.kind is None else f"1 CPU and {together if alone else 'a share of a'} "
+        raise PoolError(
+            f"no worker found a place within {PLACEMENT_SECONDS:.0f} s. {_resources(actors.ray)} Each worker needs "
+            f"{needed}{recipe.kind or ''}; ask for fewer device_ids or free some resources."
+        )
     try:
         answers = actors.get(list(waiting))
     except ActorError as error:
@@ -170,15 +180,6 @@ def _keep_asked(workers: list[CrewWorker], gpus: dict[int, tuple[int, ...]], ask
             f"device_ids {missing} are busy or absent on the cluster; free are {free}. Ask for those, or wait until "
             "others end."
         )
-
-
-def _no_place(recipe: ActorRecipe) -> PoolError:
-    together, alone = recipe.layout.devices_per_worker, recipe.layout.workers_per_device == 1
-    needed = f"{together} CPU" if recipe.kind is None else f"1 CPU and {together if alone else 'a share of a'} "
-    return PoolError(
-        f"no worker found a place within {PLACEMENT_SECONDS:.0f} s. {_resources(recipe.actors.ray)} Each worker needs "
-        f"{needed}{recipe.kind or ''}; ask for fewer device_ids or free some resources."
-    )
 
 
 def _resources(ray: Any) -> str:

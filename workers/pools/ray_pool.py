@@ -23,7 +23,7 @@ from .actors import ActorDeathError, Actors, ActorTaskError
 from .crew import Crew
 from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
 from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids, tell_why_the_cpu
-from .placement import cluster_workers, cpu_slots, environment_probe, workers_on
+from .placement import alive_nodes, cluster_workers, cpu_slots, environment_probe, workers_on
 from .ray_session import RaySession, ray_address, ray_is_running
 
 _LOOK_SECONDS = 1.0
@@ -183,7 +183,7 @@ class LateNodes:
 
 
 def _nodes(ray: Any) -> dict[str, dict[str, float]]:
-    return {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
+    return {node["NodeID"]: node["Resources"] for node in alive_nodes(ray)}
 
 
 def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
