@@ -53,7 +53,6 @@ class ChunkQueue:
         self._workers = workers
 
     def next(self, speed: MeasuredSpeed, *, idle: bool) -> Chunk | None:
-        """Returns the next chunk for a worker, or None when there is none."""
         # Each worker may have two chunks, or one that is a pass.
         size = self._pass or speed.points_in(CHUNK_SECONDS)
         for_all = self._workers * (1 if self._pass else 2)

@@ -191,8 +191,6 @@ class ActorRecipe:
 
 @dataclass
 class LoadedPlane:
-    """The plane that all actors have."""
-
     vectors: Sequence[Any]  # origin, directions and buffers, stored for all actors
     far_points: Sequence[Sequence[float]] | None
     partition: Partition | None = None  # how the loss is added up there, once the first worker has found it out

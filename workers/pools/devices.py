@@ -25,8 +25,6 @@ _PROGRAM_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class WorkerPlace:
-    """Where one worker computes."""
-
     devices: tuple[int, ...]  # ids of its GPUs or, without GPUs, of the slots whose cores it has
     cores: tuple[int, ...] | None = None  # the CPU cores that are its own; None stays where a cluster puts it
     part: int | None = None  # which of the workers on that device it is; None where it has the device for itself

@@ -97,8 +97,7 @@ class Worker:
             return self.description.device, self._origin
 
         def measure(point: Sequence[float]) -> dict[str, float]:
-            points = np.array([point], np.float64)
-            return values_at(within_memory(self.evaluator, lambda: self.evaluator.measure(points)), 0)
+            return values_at(self._measure([point]), 0)
 
         origin, start = [0.0] * len(self._far), time.perf_counter()
         first = measure(origin)
@@ -110,15 +109,17 @@ class Worker:
         measured = OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
         return self.description.device, measured
 
+    def _measure(self, points: Sequence[Sequence[float]], **options: Any) -> dict[str, Any]:
+        return within_memory(self.evaluator, lambda: self.evaluator.measure(np.array(points, np.float64), **options))
+
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> list[Outcome]:
         """Measures points; one that raises costs nothing but itself.
 
         Raises:
             ChangedSamplesError: the data set gave other samples than before, which concerns all points.
         """
-        evaluator = self.evaluator
         try:
-            columns = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64)))
+            columns = self._measure(points)
             return [Outcome(values_at(columns, row), None, samples_at(columns, row)) for row in range(len(points))]
         except ChangedSamplesError:
             raise
@@ -133,8 +134,7 @@ class Worker:
         """Measures one set of weights; any exception but a ChangedSamplesError becomes its traceback."""
         try:
             parameters, buffers = read()
-            evaluator = self.evaluator
-            return Outcome(within_memory(evaluator, lambda: evaluator.measure_state(parameters, buffers)))
+            return Outcome(within_memory(self.evaluator, lambda: self.evaluator.measure_state(parameters, buffers)))
         except ChangedSamplesError:
             raise
         except Exception:
@@ -144,9 +144,8 @@ class Worker:
         """Measures the loss of each sample at a few points; None where there is none, or a point raises."""
         if not self.description.splits:
             return None
-        evaluator = self.evaluator
         try:
-            found = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64), sums=True))
+            found = self._measure(points, sums=True)
             return SampleLosses(found[NUMERATORS], found.get(DENOMINATORS))
         except ChangedSamplesError:
             raise

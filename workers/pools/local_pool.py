@@ -250,7 +250,6 @@ class LocalPool(ActorPool):
         memory: SampleMemory = SampleMemory(),  # noqa: B008
         forked: bool | None = None,
     ) -> None:
-        layout.check_devices(device_ids)
         pickled = pickled_function(cloudpickle.dumps, callback_fn)
         frameworks = mentioned_frameworks(callback_fn, pickled)
         modules = [__name__]

@@ -92,8 +92,6 @@ def where_it_runs(
 
 @dataclass(frozen=True)
 class PlannedWorker:
-    """One worker of a run."""
-
     name: str  # in error texts
     devices: tuple[int, ...] | None  # ids of its GPUs or slots; on a cluster with GPUs they are Ray's choice, and None
     cores: tuple[int, ...] | None  # that are its own; None where a cluster decides
