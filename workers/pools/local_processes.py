@@ -134,11 +134,9 @@ class Spawned:
 class Forked:
     """The same of a process that the template knows."""
 
-    def __init__(self, template: Template) -> None:
-        self._template = template
-        self.number: int | None = None
+    def __init__(self, template: Template, number: int) -> None:
+        self._template, self._number = template, number
         self.status: int | None = None
-        self.is_unwanted = False
 
     def ended(self, seconds: float = 0.0) -> int | None:
         end = time.monotonic() + seconds
@@ -147,9 +145,7 @@ class Forked:
         return self.status
 
     def kill(self) -> None:
-        self.is_unwanted = True  # it ends as soon as it is known which one it is
-        if self.number is not None:
-            self._template.order("kill", self.number)
+        self._template.order("kill", self._number)
 
 
 class Template:
@@ -159,9 +155,8 @@ class Template:
         # News of the processes come through ``control``.
         self.control, theirs = socket.socketpair()
         self._inbox = Inbox(self.control.recv)
-        self._tokens = itertools.count(1)
-        self._unplaced: dict[int, Forked] = {}
-        self._by_number: dict[int, Forked] = {}
+        self._numbers = itertools.count()
+        self._running: dict[int, Forked] = {}
         with theirs:
             self._process = _start("serve", theirs, stderr)
         # Modules that start threads when they are imported must not be among them.
@@ -169,9 +164,9 @@ class Template:
 
     def fork(self, connection: socket.socket) -> Forked:
         """Forks a worker, which takes the connection."""
-        token = next(self._tokens)
-        found = self._unplaced[token] = Forked(self)
-        self.order("fork", token, [connection.fileno()])
+        number = next(self._numbers)
+        found = self._running[number] = Forked(self, number)
+        self.order("fork", number, [connection.fileno()])
         return found
 
     def order(self, kind: str, value: object, descriptors: Sequence[int] = ()) -> None:
@@ -180,7 +175,7 @@ class Template:
             socket.send_fds(self.control, [framed((kind, value))], descriptors)
 
     def take_news(self, seconds: float = 0.0) -> None:
-        """Takes what the template says: (-token, process) of a start, and (process, status) of an end."""
+        """Takes what the template says: the number and the status of each process that has ended."""
         self.control.settimeout(seconds)
         try:
             alive = self._inbox.receive()
@@ -191,14 +186,8 @@ class Template:
         if not alive:
             self._end(_STATUS_SECONDS)  # its connection closes before it has ended
         for body in self._inbox.messages():
-            key, value = pickle.loads(body)
-            if key > 0:
-                self._by_number.pop(key).status = value
-                continue
-            process = self._by_number[value] = self._unplaced.pop(-key)
-            process.number = value
-            if process.is_unwanted:
-                process.kill()
+            number, status = pickle.loads(body)
+            self._running.pop(number).status = status
 
     def death(self) -> str:
         """Returns how the template ended; "" while it lives."""
@@ -258,14 +247,14 @@ def serve() -> None:
         return data
 
     inbox = Inbox(read)
-    children: set[int] = set()
+    children: dict[int, int] = {}  # the processes that run, by the driver's numbers
     try:
         while True:
             readable = select.select([control.fileno(), woken], [], [])[0]
             if woken in readable:
                 os.read(woken, 4096)
-                for child, status in _ended(children):
-                    control.sendall(framed((child, status)))
+                for ended in _ended(children):
+                    control.sendall(framed(ended))
             if control.fileno() in readable:
                 if not inbox.receive():
                     return
@@ -276,16 +265,16 @@ def serve() -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        for child in children:
+        for child in children.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-        for child in children:
+        for child in children.values():
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)
         os._exit(0)  # taking down what was imported would take a second
 
 
-def _obey(order: tuple[str, Any], connections: list[int], control: socket.socket, children: set[int]) -> None:
+def _obey(order: tuple[str, Any], connections: list[int], control: socket.socket, children: dict[int, int]) -> None:
     kind, value = order
     if kind == "import":
         for name in value:
@@ -293,23 +282,22 @@ def _obey(order: tuple[str, Any], connections: list[int], control: socket.socket
                 importlib.import_module(name)
     elif kind == "kill":
         if value in children:
-            os.kill(value, signal.SIGKILL)
+            os.kill(children[value], signal.SIGKILL)
     else:
         connection = connections.pop(0)
         child = os.fork()
         if child == 0:
             _become_worker(connection, control)
         os.close(connection)
-        children.add(child)
-        control.sendall(framed((-value, child)))
+        children[value] = child
 
 
-def _ended(children: set[int]) -> Iterator[tuple[int, int]]:
-    for child in list(children):
+def _ended(children: dict[int, int]) -> Iterator[tuple[int, int]]:
+    for number, child in list(children.items()):
         process, status = os.waitpid(child, os.WNOHANG)
         if process:
-            children.remove(child)
-            yield child, os.waitstatus_to_exitcode(status)
+            del children[number]
+            yield number, os.waitstatus_to_exitcode(status)
 
 
 def _become_worker(connection: int, control: socket.socket) -> NoReturn:

@@ -75,6 +75,7 @@ with open_pool(Paraboloid, OPTIONS, device_ids=[0, 4, 7], address="local") as po
     listening = [item for item in agent.net_connections() if item.status == psutil.CONN_LISTEN]
     assert len(listening) <= 1, f"beside metrics it serves the web: {listening}"
     assert sys.modules["ray._private.utils"].get_dashboard_dependency_error() is None, "Ray was changed for good"
+    assert sys.modules["ray._private.services"].resolve_ip_for_localhost.__name__ != "<lambda>", "and so was this"
     measure(pool)
 check_gone(before)
 
@@ -207,23 +208,13 @@ def test_exactly_the_asked_gpus_are_visible(monkeypatch, before, gpus, visible):
     assert ray_session._visible_gpus(gpus).get("CUDA_VISIBLE_DEVICES") == visible
 
 
-class TestLoopback:
-    def test_it_lasts_only_while_ray_starts(self):
-        from ray._private import services
+def test_a_ray_whose_inside_looks_otherwise_is_left_alone(monkeypatch):
+    from ray._private import services
 
-        original = services.resolve_ip_for_localhost
-        with ray_session._small_and_on_loopback() as given:
-            assert given == {"_node_ip_address": "127.0.0.1"}
-            assert services.resolve_ip_for_localhost("127.0.0.1") == "127.0.0.1"
-        assert services.resolve_ip_for_localhost is original
-
-    def test_a_ray_whose_inside_looks_otherwise_is_left_alone(self, monkeypatch):
-        from ray._private import services
-
-        monkeypatch.delattr(services, "resolve_ip_for_localhost")
-        with ray_session._small_and_on_loopback() as given:
-            assert given == {}
-        assert not hasattr(services, "resolve_ip_for_localhost")
+    monkeypatch.delattr(services, "resolve_ip_for_localhost")
+    with ray_session._small_and_on_loopback() as given:
+        assert given == {}
+    assert not hasattr(services, "resolve_ip_for_localhost")
 
 
 class TestAddress:
