@@ -292,9 +292,14 @@ def remove_dead_sessions(parent: str | os.PathLike[str]) -> None:
     """Ends private Rays whose owner was killed, and removes their folders in ``parent``."""
     # Ray's processes notice by themselves that their driver is gone, but only after about a minute.
     for folder in folders_of_dead_processes(parent, FOLDER_PREFIX):
-        # The lock also shows owners whose process id means nothing here, as in another container with the same /tmp.
-        if not _is_owned(folder):
-            end_session(folder)
+        lock = folder / _OWNER
+        try:
+            # It also shows owners whose process id means nothing here, as in another container with the same /tmp.
+            with holding(lock, wait=False) if lock.is_file() else contextlib.nullcontext():
+                pass
+        except (OSError, TimeoutError):
+            continue  # somebody's, perhaps another user's
+        end_session(folder)
 
 
 def end_session(folder: Path) -> None:
@@ -314,13 +319,3 @@ def end_session(folder: Path) -> None:
 def session_processes(session: str) -> list[int]:
     """Returns the ids of a private Ray's living processes; a process that has ended has no environment any more."""
     return processes_with(SESSION_VARIABLE, session, title=b"ray::")
-
-
-def _is_owned(folder: Path) -> bool:
-    if not (folder / _OWNER).is_file():
-        return False
-    try:
-        with holding(folder / _OWNER, wait=False):
-            return False
-    except (OSError, TimeoutError):
-        return True  # somebody's, perhaps another user's
