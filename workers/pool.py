@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import contextlib
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -89,7 +90,7 @@ class OriginValues:
     measured: OriginMeasurement
 
 
-class Pool(ABC):
+class Pool(contextlib.AbstractContextManager["Pool"]):
     """Takes tasks and yields results as they complete, in any order."""
 
     @property
@@ -182,9 +183,6 @@ class Pool(ABC):
     @abstractmethod
     def close(self) -> None:
         """Frees everything the pool started, and leaves the user's network as it was found."""
-
-    def __enter__(self) -> Pool:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

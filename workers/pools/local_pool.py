@@ -141,7 +141,7 @@ class LocalActors(Actors):
 
     def put(self, value: Any) -> StoredValue:
         """Copies a value into a file that all actors map."""
-        return StoredValue.of(value, self.folder)
+        return StoredValue(value, self.folder)
 
     def answers(self, calls: Sequence[Future[Any]]) -> list[Any]:
         try:

@@ -24,7 +24,7 @@ from collectors.files import system
 
 from ..errors import PoolError, SampleMemoryError
 from ..forked import begin_anew
-from ..samples.store import FileHandle, SampleFile
+from ..samples.store import SampleFile
 from .actors import python_path
 
 _HEAD = struct.Struct("<Q")
@@ -36,24 +36,18 @@ _END_SECONDS, _STATUS_SECONDS = 10.0, 1.0
 class StoredValue:
     """A value in a file that others map and nobody may change; spans are (start, bytes) of its pickle and arrays."""
 
-    def __init__(
-        self, handle: FileHandle | None, spans: Sequence[tuple[int, int]], file: SampleFile | None = None
-    ) -> None:
-        self._handle, self._spans, self._file = handle, spans, file
-
-    @classmethod
-    def of(cls, value: Any, folder: str | None = None) -> StoredValue:
-        """Returns a copy of a value, whose arrays are not copied again where it is read."""
+    def __init__(self, value: Any, folder: str | None = None) -> None:
+        # Where it is read, arrays are not copied again.
         buffers: list[pickle.PickleBuffer] = []
         pickled = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         parts = [memoryview(pickled), *(buffer.raw() for buffer in buffers)]
         try:
-            file = SampleFile(folder)
-            spans = [(file.append(part, _ALIGNMENT), part.nbytes) for part in parts]
+            self._file = SampleFile(folder)
+            self._spans = [(self._file.append(part, _ALIGNMENT), part.nbytes) for part in parts]
         except (SampleMemoryError, OSError) as error:
             size = sum(part.nbytes for part in parts)
             raise PoolError(f"there is no room for {size / 1e9:.2g} GB that the workers share: {error}") from error
-        return cls(file.handle(), spans, file)
+        self._handle = self._file.handle()
 
     def load(self) -> Any:
         """Returns the value; its arrays are read-only and lie in the file."""
@@ -64,8 +58,8 @@ class StoredValue:
         pickled, *buffers = (memory[start : start + size] for start, size in self._spans)
         return pickle.loads(pickled, buffers=buffers)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StoredValue, (self._handle, self._spans)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_file": None}
 
 
 def framed(content: Any) -> bytes:
