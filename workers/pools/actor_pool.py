@@ -69,10 +69,9 @@ class ActorPool(Pool):
         far_points: Sequence[Sequence[float]] | None = None,
     ) -> None:
         """Puts a plane on every worker, where its vectors travel once to each node; the workers settle on it."""
-        put = self._crew.actors.put
         several = [[dict(item) for item in states] for states in (directions, end_buffers)]
-        vectors = [put(dict(origin)), put(several[0]), put(dict(buffers)), put(several[1])]
-        self._crew.load(vectors, far_points)
+        values = dict(origin), several[0], dict(buffers), several[1]
+        self._crew.load([self._crew.actors.put(value) for value in values], far_points)
 
     def measure_origin(self) -> list[OriginValues]:
         answers = self._crew.ask_all("ask", "measure_origin")

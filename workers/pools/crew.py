@@ -115,10 +115,7 @@ class Crew:
                 warn_user(note)
 
     def ask_all(self, method: str, *arguments: Any) -> Sequence[Any]:
-        """Calls a method on every worker; one that died meanwhile is started again and asked once more.
-
-        What an actor answers with is raised where it is an exception.
-        """
+        """Calls a method on every worker, again on one that died meanwhile; raises an exception among the answers."""
         return self._ask(self.workers, method, arguments)
 
     def ask_one(self, method: str, *arguments: Any) -> Any:

@@ -70,11 +70,8 @@ class WorkerLayout:
     def check_devices(self, devices: Sequence[int]) -> None:
         """Checks that no device is left over: their number is a multiple of ``devices_per_worker``."""
         if len(devices) % self.devices_per_worker:
-            raise wrong_value(
-                "device_ids",
-                f"ids whose number is a multiple of devices_per_worker={self.devices_per_worker}",
-                list(devices),
-            )
+            wanted = f"ids whose number is a multiple of devices_per_worker={self.devices_per_worker}"
+            raise wrong_value("device_ids", wanted, list(devices))
 
     def places(self, devices: Sequence[int], *, cores: tuple[int, ...] | None) -> tuple[WorkerPlace, ...]:
         """Returns each worker's place, without cores where a cluster decides; a device that is left over has none."""

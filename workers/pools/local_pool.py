@@ -38,7 +38,7 @@ _LAST_LINES = 5
 _LAST_BYTES = 4096
 # Importing the others starts threads, which do not survive in a forked process.
 _OF_TORCH = ("torch", "workers.torch.evaluator")
-_WITH_TORCH = ("torch", "lightning", "transformers", "composer")
+_WITH_TORCH = {"torch", "lightning", "transformers", "composer"}
 
 
 class Line:
@@ -252,10 +252,8 @@ class LocalPool(ActorPool):
     ) -> None:
         pickled = pickled_function(cloudpickle.dumps, callback_fn)
         frameworks = mentioned_frameworks(callback_fn, pickled)
-        modules = [__name__]
-        if any(name in _WITH_TORCH for name in frameworks):
-            modules += _OF_TORCH
-        actors = LocalActors(modules, forked=forked)
+        modules = _OF_TORCH if _WITH_TORCH.intersection(frameworks) else ()
+        actors = LocalActors((__name__, *modules), forked=forked)
         super().__init__(contextlib.closing(actors), Crew(actors, memory))
         try:
             recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, layout=layout, actor=LocalActor)

@@ -107,15 +107,13 @@ def _start(function: str, connection: socket.socket, stderr: BinaryIO, **further
 
 
 class Spawned:
-    """A worker that is started from nothing, on every system, and takes a connection.
-
-    ``ended`` returns its exit code, negative for a signal; None while it runs, or nobody says.
-    """
+    """A worker that is started from nothing, on every system, and takes a connection."""
 
     def __init__(self, connection: socket.socket, stderr: BinaryIO, environment: Mapping[str, str]) -> None:
         self._process = _start("work_alone", connection, stderr, **environment)
 
     def ended(self, seconds: float = 0.0) -> int | None:
+        """Returns its exit code, negative for a signal; None while it runs, or nobody says."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self._process.returncode

@@ -186,9 +186,9 @@ def _cluster(ray: Any, asked: tuple[int, ...] | None, layout: WorkerLayout) -> D
             node["NodeManagerHostname"],
             node["NodeManagerAddress"],
             _devices(node["Resources"]),
-            None if free is None else _devices(free.get(node["NodeID"], {})),
+            None if free is None else _devices(free.get(name, {})),
         )
-        for node in alive
+        for name, node in alive.items()
     )
     return DeviceReport("cluster", "GPU" if gpus else "CPU", workers, nodes)
 

@@ -92,8 +92,9 @@ def free_on_nodes(ray: Any) -> Mapping[str, Mapping[str, float]] | None:
     return found
 
 
-def alive_nodes(ray: Any) -> list[Mapping[str, Any]]:
-    return [node for node in ray.nodes() if node["Alive"]]
+def alive_nodes(ray: Any) -> dict[str, Mapping[str, Any]]:
+    """Returns what Ray says of the nodes that live, by id."""
+    return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
 
 
 def environment_probe(ray: Any, node: str) -> Any:
@@ -105,9 +106,8 @@ def environment_probe(ray: Any, node: str) -> Any:
 def _wait_for_environment(actors: Actors, kind: str | None) -> None:
     """Waits until the nodes have installed the run's environment, which is no waiting for a place."""
     ray = actors.ray
-    late = [
-        environment_probe(ray, node["NodeID"]) for node in alive_nodes(ray) if node["Resources"].get(kind or "CPU", 0)
-    ]
+    nodes = alive_nodes(ray).items()
+    late = [environment_probe(ray, name) for name, node in nodes if node["Resources"].get(kind or "CPU", 0)]
     start, pause = time.monotonic(), _ENVIRONMENT_SECONDS
     while late:
         came, late = actors.wait(late, seconds=pause)
@@ -183,9 +183,9 @@ def _keep_asked(workers: list[CrewWorker], gpus: dict[int, tuple[int, ...]], ask
 
 
 def _resources(ray: Any) -> str:
-    return f"The cluster has {_named(ray.cluster_resources())}, free are {_named(ray.available_resources())}."
-
-
-def _named(resources: dict[str, float]) -> dict[str, float]:
     # Placement groups add names of their own, which say nothing to a user.
-    return {name: amount for name, amount in resources.items() if "_group_" not in name}
+    whole, free = (
+        {name: amount for name, amount in found.items() if "_group_" not in name}
+        for found in (ray.cluster_resources(), ray.available_resources())
+    )
+    return f"The cluster has {whole}, free are {free}."

@@ -142,7 +142,7 @@ class LateNodes:
     def __init__(self, crew: Crew, recipe: ActorRecipe, wanted: int | None) -> None:
         # ``wanted`` is the largest number of workers; None takes all that new nodes have.
         self._crew, self._recipe, self._wanted = crew, recipe, wanted
-        self._known = set(_nodes(crew.actors.ray))
+        self._known = set(alive_nodes(crew.actors.ray))
         self._next_look = time.monotonic() + _NODES_SECONDS
         self._preparing: dict[str, Any] = {}
         self._next_device = 1 + max(device for worker in (*crew.workers, *crew.late) for device in worker.place.devices)
@@ -153,7 +153,7 @@ class LateNodes:
             return
         self._next_look = time.monotonic() + _NODES_SECONDS
         ray = self._crew.actors.ray
-        nodes = _nodes(ray)
+        nodes = alive_nodes(ray)
         for node in nodes.keys() - self._known:
             self._known.add(node)
             self._preparing[node] = environment_probe(ray, node)
@@ -162,7 +162,7 @@ class LateNodes:
             if self._crew.actors.wait([probe], seconds=0)[0]:
                 del self._preparing[node]
                 if node in nodes:
-                    self._employ(node, nodes[node])
+                    self._employ(node, nodes[node]["Resources"])
 
     def _employ(self, node: str, resources: dict[str, float]) -> None:
         kind, layout = self._recipe.kind, self._recipe.layout
@@ -180,10 +180,6 @@ class LateNodes:
             worker.node = node
             self._crew.start_again(worker)
             self._crew.workers.append(worker)
-
-
-def _nodes(ray: Any) -> dict[str, dict[str, float]]:
-    return {node["NodeID"]: node["Resources"] for node in alive_nodes(ray)}
 
 
 def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
