@@ -49,12 +49,7 @@ def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[
     return workers
 
 
-def free_devices(
-    ray: Any,
-    kind: str | None,
-    asked: tuple[int, ...] | None,
-    layout: WorkerLayout = WorkerLayout(),  # noqa: B008
-) -> tuple[int, ...]:
+def free_devices(ray: Any, kind: str | None, asked: tuple[int, ...] | None, layout: WorkerLayout) -> tuple[int, ...]:
     """Returns a number for every device of a cluster that a run may take; slots have a CPU for each worker on them."""
     if asked is not None:
         return asked

@@ -194,10 +194,9 @@ def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
 
 def _folders(callback_fn: Callable[[], Any]) -> list[Path]:
     """Returns the folders of the user's own modules."""
-    function = callback_fn
-    while hasattr(function, "func"):  # functools.partial
-        function = function.func
-    name = str(getattr(function, "__module__", None) or type(function).__module__)
+    while hasattr(callback_fn, "func"):  # functools.partial
+        callback_fn = callback_fn.func
+    name = str(getattr(callback_fn, "__module__", None) or type(callback_fn).__module__)
     folders = [_folder_of(name.partition(".")[0]), _folder_of_script()]
     return list(dict.fromkeys(folder for folder in folders if folder is not None and not is_installed(folder)))
 
@@ -207,8 +206,7 @@ def _folder_of(name: str) -> Path | None:
     file = getattr(module, "__file__", None)
     if file is None:
         return None
-    path = Path(file).absolute()
-    return path.parents[1] if hasattr(module, "__path__") else path.parent
+    return Path(file).absolute().parents[1 if hasattr(module, "__path__") else 0]
 
 
 def _folder_of_script() -> Path | None:

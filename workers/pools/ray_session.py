@@ -116,7 +116,10 @@ class RaySession(contextlib.ExitStack):
         _provide_token()
         ray = self.ray = _import_ray()
         folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=parent))
-        self.enter_context(owned(folder))
+        # Not before the lock is free: Windows removes no open file.
+        self.callback(shutil.rmtree, folder, ignore_errors=True)
+        # The system frees the lock when its holder dies.
+        self.enter_context(holding(folder / _OWNER))
         self.callback(end_session, folder)
         self.callback(ray.shutdown)
         self.private = True
@@ -276,16 +279,6 @@ def _small_and_on_loopback() -> Iterator[dict[str, str]]:
                 put_back.callback(setattr, module, name, getattr(module, name))
                 setattr(module, name, function)
         yield {"_node_ip_address": "127.0.0.1"} if hasattr(services, "resolve_ip_for_localhost") else {}
-
-
-@contextlib.contextmanager
-def owned(folder: Path) -> Iterator[None]:
-    """Marks a session's folder as in use, by a lock that the system frees when its holder dies, and removes it."""
-    try:
-        with holding(folder / _OWNER):
-            yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)  # not before: Windows removes no open file, such as that of the lock
 
 
 def remove_dead_sessions(parent: str | os.PathLike[str]) -> None:
