@@ -471,29 +471,25 @@ def test_a_process_of_this_machine_is_waited_for(monkeypatch):
 
 
 @on_ray
-class TestPlaces:
-    @pytest.mark.slow
-    def test_some_find_no_place(self, workers_on, paraboloid, monkeypatch):
-        """The cluster has four places, two of which are taken."""
-        wait_until_free(2, "CPU")
-        with pytest.warns(UserWarning, match=r"\d of 5 workers found no place soon after the others; the run begins"):
-            pool = workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2, 3, 4))
-        with pool:
-            assert 1 <= pool.workers <= 2
-            pool.load(*paraboloid_plane())
-            assert len(values(pool.run(line(*range(5))))) == 5
-            wait_until_free(0, "CPU")  # one that is late takes what a busy machine gave too late
-            monkeypatch.setattr(placement, "PLACEMENT_SECONDS", 1.0)
-            text = r"no worker found a place within 1 s\. The cluster has .*'CPU': 4.* Each worker needs 1 CPU;"
-            with pytest.raises(PoolError, match=text):
-                workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))
-        assert ray_is_running() == (workers_on is RayPool)
-
-    @pytest.mark.slow
-    def test_all_free_places_by_default(self, workers_on, paraboloid):
-        wait_until_free(2, "CPU")
-        with workers_on(Paraboloid, MeasurementOptions()) as pool:
-            assert pool.workers == 2  # one for each free CPU; the other two are taken
+@pytest.mark.slow
+def test_some_find_no_place(workers_on, paraboloid, monkeypatch):
+    """The cluster has four places, two of which are taken; without ids, a run asks for the others alone."""
+    wait_until_free(2, "CPU")
+    with workers_on(Paraboloid, MeasurementOptions()) as pool:
+        assert pool.workers == 2
+    wait_until_free(2, "CPU")
+    with pytest.warns(UserWarning, match=r"\d of 5 workers found no place soon after the others; the run begins"):
+        pool = workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2, 3, 4))
+    with pool:
+        assert 1 <= pool.workers <= 2
+        pool.load(*paraboloid_plane())
+        assert len(values(pool.run(line(*range(5))))) == 5
+        wait_until_free(0, "CPU")  # one that is late takes what a busy machine gave too late
+        monkeypatch.setattr(placement, "PLACEMENT_SECONDS", 1.0)
+        text = r"no worker found a place within 1 s\. The cluster has .*'CPU': 4.* Each worker needs 1 CPU;"
+        with pytest.raises(PoolError, match=text):
+            workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))
+    assert ray_is_running() == (workers_on is RayPool)
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,8 @@ class Network(nn.Linear):
         return super().forward(pictures[:, :16].float() / 255)
 
 
-def callback_fn():
-    return nn.CrossEntropyLoss(), Network(), DataLoader(Pictures(), batch_size=50), {}
+def callback_fn(pictures=Pictures):
+    return nn.CrossEntropyLoss(), Network(), DataLoader(pictures(), batch_size=50), {}
 
 
 def mapped(process: int) -> tuple[int, int, set[str]]:
@@ -117,10 +117,6 @@ class Fickle(Pictures):
         return (values + (index == COUNT - 1 and Path(os.environ["MARKER"]).exists()), target)
 
 
-def fickle_callback_fn():
-    return nn.CrossEntropyLoss(), Network(), DataLoader(Fickle(), batch_size=50), {}
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the samples take more memory:UserWarning")
 def test_workers_read_what_does_not_fit_in_passes(expected, tmp_path, monkeypatch):
@@ -135,7 +131,7 @@ def test_workers_read_what_does_not_fit_in_passes(expected, tmp_path, monkeypatc
         assert pool.description.streamed
         assert losses(pool) == pytest.approx(expected, rel=1e-6)
         assert all(mapped(process)[0] < COUNT * WIDTH / 2 for process in pool.process_ids)
-    with on_two(fickle_callback_fn, memory=memory) as pool:
+    with on_two(functools.partial(callback_fn, Fickle), memory=memory) as pool:
         pool.load(*PLANE)
         pool.measure_origin()
         marker.touch()
