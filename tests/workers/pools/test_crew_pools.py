@@ -74,24 +74,23 @@ class OwnError(ValueError):
 class Unreadable(torch.utils.data.Dataset):
     """Its rows raise an error, which is made anew each time."""
 
-    def __init__(self, make, *arguments):
-        self._make = make, arguments
+    def __init__(self, make):
+        self._make = make
 
     def __len__(self):
         return 8
 
     def __getitem__(self, index):
-        make, arguments = self._make
-        raise make(*arguments)
+        raise self._make()
 
 
 def raising():
     return {}["x"]
 
 
-def reading(make, *arguments):
+def reading(make):
     """A callback_fn whose data set raises an error."""
-    return lambda: (nn.MSELoss(), nn.Linear(2, 1), Unreadable(make, *arguments), {})
+    return lambda: (nn.MSELoss(), nn.Linear(2, 1), Unreadable(make), {})
 
 
 on_ray = pytest.mark.parametrize("workers_on", [RAY], indirect=True)
@@ -232,9 +231,9 @@ class TestCallbacks:
         ("callback", "text", "note"),
         [
             (raising, "callback_fn raised KeyError: 'x'", "in raising"),
-            (reading(ValueError, "row 3 is damaged"), "ValueError: row 3 is damaged", "in __getitem__"),
-            (reading(OSError, "no row"), "OSError: no row", "in __getitem__"),
-            (reading(OwnError, "row", 3), "OwnError: row 3", "in __getitem__"),
+            (reading(lambda: ValueError("row 3 is damaged")), "ValueError: row 3 is damaged", "in __getitem__"),
+            (reading(lambda: OSError("no row")), "OSError: no row", "in __getitem__"),
+            (reading(lambda: OwnError("row", 3)), "OwnError: row 3", "in __getitem__"),
         ],
     )
     def test_the_place_of_an_error_is_a_note(self, workers_on, callback, text, note):

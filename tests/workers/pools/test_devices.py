@@ -197,7 +197,7 @@ def on_a_mac(machine, monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
 
 
-def test_an_apple_gpu_is_one_worker_where_nothing_else_is_asked_for(on_a_mac, eight_cores):
+def test_an_apple_gpu_is_one_worker_where_nothing_else_is_asked_for(on_a_mac, machine, eight_cores):
     report = report_devices()
     assert (report.where, report.kind) == ("in process", "Apple GPU")
     assert [worker.devices for worker in report.workers] == [(0,)]
@@ -206,6 +206,8 @@ def test_an_apple_gpu_is_one_worker_where_nothing_else_is_asked_for(on_a_mac, ei
         with pytest.warns(UserWarning, match=r"this Mac's GPU \(mps\) is for one worker .*device_ids") as told:
             assert report_devices(**asked).kind == "CPU"
         assert len(told) == 1
+    machine(Library(1))
+    assert report_devices().kind == "GPU", "NVIDIA's comes first"
 
 
 def test_a_mac_whose_gpu_pytorch_cannot_use(on_a_mac, monkeypatch):
@@ -214,11 +216,6 @@ def test_a_mac_whose_gpu_pytorch_cannot_use(on_a_mac, monkeypatch):
         assert report_devices().kind == "CPU"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert devices.apple_gpu() == ""
-
-
-def test_an_nvidia_gpu_in_a_mac_comes_first(on_a_mac, machine):
-    machine(Library(1))
-    assert report_devices().kind == "GPU"
 
 
 @pytest.mark.parametrize(
