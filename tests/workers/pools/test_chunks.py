@@ -33,15 +33,6 @@ def speed_of(points_per_second):
     return speed
 
 
-def drained(queue, speed, *, idle=True):
-    """The chunks that a worker of that speed gets until there are no more."""
-    return list(iter(lambda: queue.next(speed, idle=idle), None))
-
-
-def sizes(chunks):
-    return [len(chunk.tasks) for chunk in chunks]
-
-
 def keys(chunk):
     return [task.key for task in chunk.tasks]
 
@@ -106,7 +97,7 @@ def test_without_deaths_tasks_are_given_out_in_order(kinds, workers, speed):
     tasks = make_tasks(kinds)
     queue = ChunkQueue(iter(tasks), workers)
     given_out = []
-    for chunk in drained(queue, speed_of(speed)):
+    while (chunk := queue.next(speed_of(speed), idle=True)) is not None:
         assert chunk.is_state == isinstance(chunk.tasks[0], StateTask)
         assert len({type(task) for task in chunk.tasks}) == 1
         assert len(chunk.tasks) == 1 or not chunk.is_state
@@ -124,10 +115,12 @@ def test_a_chunk_takes_about_a_second(workers, speed):
 
 def test_chunks_become_small_towards_the_end():
     queue = ChunkQueue((PointTask(index, (0.0,)) for index in range(100)), 2)
-    found = sizes(drained(queue, speed_of(50.0), idle=False))
-    assert found == sorted(found, reverse=True)
-    assert found[0] == 25
-    assert found[-1] == 1
+    sizes = []
+    while (chunk := queue.next(speed_of(50.0), idle=False)) is not None:
+        sizes.append(len(chunk.tasks))
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 25
+    assert sizes[-1] == 1
 
 
 def test_tasks_are_read_no_further_than_needed():
@@ -169,22 +162,25 @@ def test_suspects_are_split(size):
         assert queue.is_empty
         return
     assert hopeless is None
-    halves = drained(queue, MeasuredSpeed())
-    assert len(halves) == 2
+    halves = [queue.next(MeasuredSpeed(), idle=True), queue.next(MeasuredSpeed(), idle=True)]
     assert [key for half in halves for key in keys(half)] == list(range(size))
     assert {half.kills for half in halves} == {KILLS_BEFORE_SPLIT - 1}
+    assert queue.next(MeasuredSpeed(), idle=True) is None
 
 
 @pytest.mark.parametrize(
-    ("points", "workers", "expected"),
+    ("points", "workers", "sizes"),
     [(100, 1, [30, 30, 30, 10]), (100, 2, [30, 30, 20, 20]), (7, 2, [4, 3]), (1, 3, [1])],
 )
-def test_a_chunk_is_as_large_as_a_pass_is_worth(points, workers, expected):
+def test_a_chunk_is_as_large_as_a_pass_is_worth(points, workers, sizes):
     """The first one too, whose speed is not known, and the last ones are equal; sets of weights come one by one."""
     tasks = [StateTask("state", lambda: ({}, None)), *(PointTask(index, (0.0,)) for index in range(points))]
     queue = ChunkQueue(iter(tasks), workers, PassCost(30, 1.0, 0.1))
     speed = MeasuredSpeed()
     assert queue.next(speed, idle=True).is_state
     assert queue.next(speed, idle=False) is None
-    assert sizes(drained(queue, speed)) == expected
+    found = []
+    while (chunk := queue.next(speed, idle=True)) is not None:
+        found.append(len(chunk.tasks))
+    assert found == sizes
     assert queue.is_empty

@@ -54,15 +54,6 @@ def make(actors, name="Ada"):
     return actors.start(Plain, [name], {"num_cpus": 1})
 
 
-@pytest.fixture
-def busy(actors, tmp_path):
-    """An actor that computes 1.0 once its gate opens; returns it, its gate and the call."""
-    actor, gate = make(actors), Gate(tmp_path / "gate")
-    call = actors.call(actor, "total", np.ones(1), tmp_path / "gate")
-    gate.wait_for_arrivals()
-    return actor, gate, call
-
-
 def ask(actors, actor, method, *arguments):
     return actors.get([actors.call(actor, method, *arguments)])[0]
 
@@ -87,11 +78,13 @@ class TestStoredValues:
         stored = actors.put({"x": np.ones(1000, np.float32), "y": np.ones((7, 3))})
         assert ask(actors, make(actors), "describe", stored) == [((1000,), False, 0), ((7, 3), False, 0)]
 
-    def test_they_stay_until_the_actor_has_read_them(self, actors, busy):
-        actor, gate, first = busy
+    def test_they_stay_until_the_actor_has_read_them(self, actors, tmp_path):
+        actor, gate = make(actors), Gate(tmp_path / "gate")
+        busy = actors.call(actor, "total", np.ones(1), tmp_path / "gate")
+        gate.wait_for_arrivals()
         call = actors.call(actor, "total", actors.put(np.ones(7)))
         gate.open()
-        assert actors.get([first, call]) == [1.0, 7.0]
+        assert actors.get([busy, call]) == [1.0, 7.0]
         assert actors.folder is None or list(Path(actors.folder).iterdir()) == []
 
     def test_nothing_stays_open(self):
@@ -102,23 +95,26 @@ class TestStoredValues:
 
 
 class TestCalls:
-    def test_answers_in_the_order_of_the_calls(self, actors, busy):
-        actor, gate, first = busy
-        calls = [first, actors.call(actor, "total", np.ones(2))]
+    def test_answers_in_the_order_of_the_calls(self, actors, tmp_path):
+        actor, gate = make(actors), Gate(tmp_path / "gate")
+        calls = [actors.call(actor, "total", np.ones(number), tmp_path / "gate") for number in (1, 2)]
+        gate.wait_for_arrivals()
         assert actors.wait(calls, seconds=AT_ONCE) == ([], calls)
         gate.open()
         assert actors.wait(calls) == (calls[:1], calls[1:])
         assert actors.get(calls) == [1.0, 2.0]
         assert actors.wait(calls) == (calls[:1], calls[1:])
 
-    def test_much_for_a_busy_actor_does_not_hold_up_the_driver(self, actors, busy):
+    def test_much_for_a_busy_actor_does_not_hold_up_the_driver(self, actors, tmp_path):
         """The actor reads none of it before the driver opens the gate: one that waited for that would wait in vain."""
-        actor, gate, first = busy
+        actor, gate = make(actors), Gate(tmp_path / "gate")
+        busy = actors.call(actor, "total", np.ones(1), tmp_path / "gate")
+        gate.wait_for_arrivals()
         large = np.ones(2**21)
-        calls = [first, *(actors.call(actor, "total", large) for _ in range(3))]
-        assert actors.wait(calls, seconds=AT_ONCE) == ([], calls)
+        calls = [actors.call(actor, "total", large) for _ in range(3)]
+        assert actors.wait([busy, *calls], seconds=AT_ONCE) == ([], [busy, *calls])
         gate.open()
-        assert actors.get(calls) == [1.0, *[float(2**21)] * 3]
+        assert actors.get([busy, *calls]) == [1.0, *[float(2**21)] * 3]
 
     def test_what_a_method_raises_is_the_cause(self, actors):
         actor = make(actors)
