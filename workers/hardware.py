@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import re
 import shutil
@@ -13,6 +14,11 @@ from pathlib import Path
 from collectors.files import system
 
 _WSL_LIBRARIES = "/usr/lib/wsl/lib"
+# The files with a group's limit and use, of both versions of control groups.
+_OF_CONTROL_GROUPS = {
+    "": ("memory.max", "memory.current"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+}
 _before_pinning: set[int] = set()
 
 
@@ -51,14 +57,10 @@ def unpin_thread() -> None:
 
 def cpu_description() -> list[str]:
     """Returns what the system says of one core's model and instructions; nothing where it does not."""
-    found = []
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
-            if line.startswith(("flags", "Features", "model name", "CPU part")):
-                found.append(line)
-            elif not line:
-                break
-    return found
+        lines = itertools.takewhile(bool, Path("/proc/cpuinfo").read_text("utf-8").splitlines())
+        return [line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))]
+    return []
 
 
 def nvidia_driver() -> ctypes.CDLL:
@@ -122,16 +124,13 @@ def _free_of_control_groups() -> list[float]:
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines():
             _, kinds, path = line.split(":", 2)
-            if kinds not in ("", "memory"):
+            if kinds not in _OF_CONTROL_GROUPS:
                 continue
             root = Path("/sys/fs/cgroup", kinds)
-            names = (
-                ("memory.max", "memory.current") if not kinds else ("memory.limit_in_bytes", "memory.usage_in_bytes")
-            )
             # In a container the path may be that of the host, which is not there; the root is the container then.
             for folder in {root / path.lstrip("/"), *(root / path.lstrip("/")).parents, root}:
                 with contextlib.suppress(OSError, ValueError):
-                    limit, used = (int((folder / name).read_text()) for name in names)
+                    limit, used = (int((folder / name).read_text()) for name in _OF_CONTROL_GROUPS[kinds])
                     # Files that the kernel keeps in memory, and would give up.
                     kept = _numbers(folder / "memory.stat")
                     found.append(float(limit - used + kept.get("inactive_file", kept.get("total_inactive_file", 0))))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import contextlib
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,6 +19,9 @@ from .sample_losses import SampleLosses
 
 if TYPE_CHECKING:
     from jaxtyping import Float32
+
+
+ReadWeights: TypeAlias = Callable[[], tuple[State, State | None]]
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,8 @@ class StateTask:
     """
 
     key: Hashable
-    read: Callable[[], tuple[State, State | None]]
-    source: Callable[[], tuple[State, State | None]] | None = None
+    read: ReadWeights
+    source: ReadWeights | None = None
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,9 @@ class CurvatureTask:
     """The curvature at one full set of weights, measured whole by one worker."""
 
     key: Hashable
-    read: Callable[[], tuple[State, State | None]]
+    read: ReadWeights
     settings: CurvatureSettings  # what is measured; the same for all tasks of one run
-    source: Callable[[], tuple[State, State | None]] | None = None
+    source: ReadWeights | None = None
 
 
 Task: TypeAlias = PointTask | StateTask
@@ -86,7 +90,7 @@ class OriginValues:
     measured: OriginMeasurement
 
 
-class Pool(ABC):
+class Pool(contextlib.AbstractContextManager["Pool"]):
     """Takes tasks and yields results as they complete, in any order."""
 
     @property
@@ -110,12 +114,7 @@ class Pool(ABC):
     ) -> None:
         """Puts a plane on every worker, and finds out there how the loss is added up; ``description`` says it.
 
-        Args:
-            origin: as for ``Evaluator.load``.
-            directions: the same.
-            buffers: the same.
-            end_buffers: the same.
-            far_points: as for ``Evaluator.load``; None means 1 along each direction.
+        The arguments are those of ``Evaluator.load``; without far_points, these are 1 along each direction.
         """
 
     @abstractmethod
@@ -184,9 +183,6 @@ class Pool(ABC):
     @abstractmethod
     def close(self) -> None:
         """Frees everything the pool started, and leaves the user's network as it was found."""
-
-    def __enter__(self) -> Pool:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

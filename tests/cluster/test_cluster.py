@@ -14,6 +14,7 @@ import os, secrets, sys
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32), RAY_ENABLE_AUTOSCALER_V2="0")
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
+import pytest
 import ray
 from ray.cluster_utils import Cluster
 from cluster_devices import wait_longer_for_places
@@ -127,13 +128,8 @@ ray.shutdown()
 
 # Without one, the error says what is missing.
 ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
-try:
+with pytest.raises(CallbackFunctionError, match="No module named 'my_training'.*runtime_env"):
     RayPool(callback_fn, MeasurementOptions(), device_ids=(0,))
-except CallbackFunctionError as error:
-    assert "No module named 'my_training'" in str(error), error
-    assert "runtime_env" in str(error), error
-else:
-    raise AssertionError("the folder was found")
 ray.shutdown()
 cluster.shutdown()
 print("good")

@@ -131,24 +131,23 @@ def test_files_of_devices(root):
     assert hardware.device_files(r"davinci\d.*") == ["/dev/davinci0"]
 
 
-def test_nvidias_library_is_found_where_wsl_has_it(monkeypatch):
+@pytest.mark.parametrize(
+    ("windows", "names"),
+    [(False, ["libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"]), (True, ["nvml.dll"])],
+)
+def test_nvidias_library_is_found_where_the_system_has_it(monkeypatch, windows, names):
     asked = []
 
     def load(name):
         asked.append(name)
-        if not name.startswith("/usr/lib/wsl/lib/"):
+        if name != names[-1]:
             raise OSError(name)
         return "library"
 
+    monkeypatch.setattr(system, "WINDOWS", windows)
     monkeypatch.setattr("ctypes.CDLL", load)
     assert hardware.nvidia_driver() == "library"
-    assert asked == ["libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"]
-
-
-def test_nvidias_library_on_windows(monkeypatch):
-    monkeypatch.setattr(system, "WINDOWS", True)
-    monkeypatch.setattr("ctypes.CDLL", str)
-    assert hardware.nvidia_driver() == "nvml.dll"
+    assert asked == names
 
 
 def test_nvidias_program_is_found_where_wsl_has_it(monkeypatch):

@@ -28,12 +28,11 @@ from ..evaluator import EvaluatorDescription
 from ..hardware import free_memory
 from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task
 from ..sample_losses import SampleLosses
-from ..users_code import warn_user
-from .actors import ActorError, ActorTaskError
+from .actors import ActorDeathError
 from .chunks import KILLS_BEFORE_SPLIT
 from .crew import DEATHS_BEFORE_DROP, Crew
 from .crew_run import CrewRun, CurvatureRun
-from .crew_worker import CrewWorker, raise_failures
+from .crew_worker import CrewWorker
 from .in_process import fit_in_parts, measure_curvature_at
 
 if TYPE_CHECKING:
@@ -70,18 +69,12 @@ class ActorPool(Pool):
         far_points: Sequence[Sequence[float]] | None = None,
     ) -> None:
         """Puts a plane on every worker, where its vectors travel once to each node; the workers settle on it."""
-        put = self._crew.actors.put
         several = [[dict(item) for item in states] for states in (directions, end_buffers)]
-        vectors = [put(dict(origin)), put(several[0]), put(dict(buffers)), put(several[1])]
-        before = self.description.notes
-        self._crew.load(vectors, far_points)
-        for note in self.description.notes:
-            if note not in before:
-                warn_user(note)
+        values = dict(origin), several[0], dict(buffers), several[1]
+        self._crew.load([self._crew.actors.put(value) for value in values], far_points)
 
     def measure_origin(self) -> list[OriginValues]:
-        """Returns the loaded plane's origin as every worker measured it."""
-        answers = raise_failures(self._crew.ask_all("measure_origin"))
+        answers = self._crew.ask_all("ask", "measure_origin")
         self._crew.pass_cost = answers[0][1].pass_cost
         return [
             OriginValues(worker.label, device, measured)
@@ -93,7 +86,7 @@ class ActorPool(Pool):
         yield from CrewRun(self._crew, tasks)
 
     def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
-        found: SampleLosses | None = raise_failures([self._crew.ask_one("ask", "sample_losses", points)])[0]
+        found: SampleLosses | None = self._crew.ask_one("ask", "sample_losses", points)
         return found
 
     def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
@@ -110,16 +103,10 @@ class ActorPool(Pool):
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None = None, seconds: float = 5.0) -> Iterator[Fitting]:
         """Fits a curve on the first worker; where that one dies, another goes on from what was yielded last."""
-        held = self._crew.actors.put(task)
-
-        def fit(so_far: Fitting | None) -> Fitting:
-            found: Fitting = raise_failures([self._crew.ask_one("ask", "fit_curve", held, so_far, seconds)])[0]
-            return found
-
-        return fit_in_parts(task, begun, fit)
+        stored = self._crew.actors.put(task)
+        return fit_in_parts(task, begun, lambda so_far: self._crew.ask_one("ask", "fit_curve", stored, so_far, seconds))
 
     def close(self) -> None:
-        """Ends the actors, and what was started for this pool."""
         self._crew.end()
         self._session.__exit__(None, None, None)
 
@@ -135,7 +122,7 @@ class SharedProducts(ShareProducts):
         self._layout: Layout
         self._sizes: list[int]
         try:
-            self._layout, self._sizes = raise_failures(crew.ask_all("ask", "open_shares", self._settings))[0]
+            self._layout, self._sizes = crew.ask_all("ask", "open_shares", self._settings)[0]
         except BaseException:
             self.close()
             raise
@@ -184,8 +171,7 @@ class SharedProducts(ShareProducts):
         return self._total_of("product", self._put(vector))
 
     def close(self) -> None:
-        """Leaves the network of every worker as it was found."""
-        for notes in raise_failures(self._crew.ask_all("ask", "close_shares")):
+        for notes in self._crew.ask_all("ask", "close_shares"):
             self._notes |= dict.fromkeys(notes)
 
     def _dealt(self) -> list[range]:
@@ -206,19 +192,30 @@ class SharedProducts(ShareProducts):
         """Returns a ``ShareProducts`` method's sum for each part; the first list is for the first ready worker."""
         found: dict[range, Any] = {}
         while any(parts):
+            ready, workers = self._ready_workers(), self._crew.workers
+            given: dict[CrewWorker, list[range]] = {}
+            for number, those in enumerate(parts):
+                # A worker that is ready gets the shares of which it keeps something.
+                own = workers[number] if number < len(workers) else None
+                given.setdefault(own if own in ready else ready[number % len(ready)], []).extend(those)
             calls = [
                 (worker, those, worker.call("add_shares", self._where, method, those, options, *arguments))
-                for worker, those in self._given(parts)
+                for worker, those in given.items()
+                if those
             ]
             lost: list[list[range]] = []
             for worker, those, call in calls:
                 try:
                     (sums,) = self._crew.actors.get([call])
-                except ActorTaskError:
-                    raise
-                except ActorError as error:
+                except ActorDeathError as error:
                     lost += [[part] for part in those]
-                    self._bury(worker, error)
+                    self._deaths += 1
+                    self._crew.replace(worker, error, DEATHS_BEFORE_DROP)
+                    if self._deaths >= KILLS_BEFORE_SPLIT:
+                        raise CurvatureError(
+                            f"workers died {self._deaths} times while they measured the curvature at these weights: "
+                            f"{error}"
+                        ) from error
                 else:
                     worker.deaths = worker.failed_starts = 0
                     found |= zip(those, sums, strict=True)
@@ -226,24 +223,6 @@ class SharedProducts(ShareProducts):
                 self._deaths = 0
             parts = lost
         return found
-
-    def _given(self, parts: Sequence[list[range]]) -> list[tuple[CrewWorker, list[range]]]:
-        """Returns which worker makes what: its own shares where it is ready, for what it keeps of them."""
-        ready = self._ready_workers()
-        workers = self._crew.workers
-        of_worker: dict[CrewWorker, list[range]] = {}
-        for number, those in enumerate(parts):
-            own = workers[number] if number < len(workers) else None
-            of_worker.setdefault(own if own in ready else ready[number % len(ready)], []).extend(those)
-        return [(worker, those) for worker, those in of_worker.items() if those]
-
-    def _bury(self, worker: CrewWorker, error: Exception) -> None:
-        self._deaths += 1
-        self._crew.replace(worker, error, DEATHS_BEFORE_DROP)
-        if self._deaths >= KILLS_BEFORE_SPLIT:
-            raise CurvatureError(
-                f"workers died {self._deaths} times while they measured the curvature at these weights: {error}"
-            ) from error
 
     def _ready_workers(self) -> list[CrewWorker]:
         """Returns the workers that are not starting, in order; waits where there are none."""

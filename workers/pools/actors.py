@@ -13,6 +13,10 @@ class ActorError(Exception):
     """An actor gives no answer."""
 
 
+class ActorDeathError(ActorError):
+    """It has died."""
+
+
 class ActorTaskError(ActorError):
     """A method raised ``cause``; the text is its traceback in the worker."""
 
@@ -29,9 +33,11 @@ class Actors(ABC):
 
     Attributes:
         ray: the module, connected, where Ray runs them; None elsewhere.
+        folder: where files lie that the workers share; None where they need none.
     """
 
     ray: Any = None
+    folder: str | None = None
 
     @abstractmethod
     def start(self, kind: type, arguments: Sequence[Any], needs: Mapping[str, Any]) -> Any:
@@ -79,7 +85,7 @@ class Actors(ABC):
 
         Raises:
             ActorTaskError: a method raised.
-            ActorError: an actor has died.
+            ActorDeathError: an actor has died.
             PoolError: what runs them has died.
         """
 

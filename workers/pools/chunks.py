@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ _CALL_SECONDS = 5e-4
 class Chunk:
     """Points that travel together, or one set of weights."""
 
-    tasks: Sequence[Task | CurvatureTask]
+    tasks: Sequence[Any]  # of kind Task or CurvatureTask
     kills: int = 0  # how many workers died of it
     alone: bool = False  # whether it must not share a worker with another chunk, because its worker died before
     copies: int = 1  # how many workers have it
@@ -44,52 +45,40 @@ class ChunkQueue:
     """The tasks that no worker has yet, read as they are needed; the last chunks are small, so all end together."""
 
     def __init__(self, tasks: Iterable[Task | CurvatureTask], workers: int, pass_cost: PassCost | None = None) -> None:
-        self._pass_cost = pass_cost
-        self._last_pass: int | None = None
-        self._tasks: Iterator[Task | CurvatureTask] = iter(tasks)
+        self._pass = 0 if pass_cost is None else pass_cost.points
+        self._last_pass = 0
+        self._tasks = iter(tasks)
         self._ahead: deque[Task | CurvatureTask] = deque()
         self._returned: deque[Chunk] = deque()
         self._workers = workers
 
     def next(self, speed: MeasuredSpeed, *, idle: bool) -> Chunk | None:
-        """Returns the next chunk for a worker, or None when there is none."""
-        if self._pass_cost is not None:
-            return self._next_pass(self._pass_cost.points, idle=idle)
-        size = speed.points_in(CHUNK_SECONDS)
-        self._look_ahead(2 * self._workers * size)
-        if self._ahead:
-            if not isinstance(first := self._ahead[0], PointTask):
-                self._ahead.popleft()
-                return Chunk([first])
-            share = max(len(self._ahead) // (2 * self._workers), speed.points_in(self._workers * _CALL_SECONDS))
-            return self._points(min(size, share))
-        # Chunks that killed a worker come last, so that they hold up nothing else.
-        # With two chunks in flight it would be uncertain which one killed, so only an idle worker gets one of these.
-        return self._returned.popleft() if self._returned and idle else None
-
-    def _next_pass(self, size: int, *, idle: bool) -> Chunk | None:
-        """Returns the points of one pass; the last passes have the same number of points for every worker."""
-        self._look_ahead(self._workers * size)
+        # Each worker may have two chunks, or one that is a pass.
+        size = self._pass or speed.points_in(CHUNK_SECONDS)
+        for_all = self._workers * (1 if self._pass else 2)
+        self._look_ahead(for_all * size)
         if not self._ahead:
+            # Chunks that killed a worker come last, so that they hold up nothing else. Only an idle worker gets one:
+            # with two chunks in flight it would be uncertain which one killed.
             return self._returned.popleft() if self._returned and idle else None
-        if not idle:
+        if self._pass and not idle:
             return None  # others may be faster; a pass is so long that waiting for it costs nothing
-        if not isinstance(first := self._ahead[0], PointTask):
-            self._ahead.popleft()
-            return Chunk([first])
-        if len(self._ahead) < self._workers * size and self._last_pass is None:
-            self._last_pass = -(-len(self._ahead) // self._workers)
-        return self._points(min(size, self._last_pass or size))
-
-    def _points(self, count: int) -> Chunk:
-        points: list[Task | CurvatureTask] = []
-        while self._ahead and len(points) < count and isinstance(self._ahead[0], PointTask):
+        points = [self._ahead.popleft()]
+        if not isinstance(points[0], PointTask):
+            return Chunk(points)
+        left = 1 + len(self._ahead)
+        if self._pass:
+            if left < for_all * size and not self._last_pass:
+                self._last_pass = -(-left // for_all)  # the last passes have as many points for every worker
+            share = self._last_pass or size
+        else:
+            share = max(left // for_all, speed.points_in(self._workers * _CALL_SECONDS))
+        while self._ahead and len(points) < min(size, share) and isinstance(self._ahead[0], PointTask):
             points.append(self._ahead.popleft())
         return Chunk(points)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to give out."""
         self._look_ahead(1)
         return not (self._ahead or self._returned)
 
@@ -116,11 +105,7 @@ class ChunkQueue:
         return None
 
     def _look_ahead(self, count: int) -> None:
-        while len(self._ahead) < count:
-            task = next(self._tasks, None)
-            if task is None:
-                return
-            self._ahead.append(task)
+        self._ahead.extend(itertools.islice(self._tasks, max(0, count - len(self._ahead))))
 
 
 class MeasuredSpeed:
@@ -128,26 +113,21 @@ class MeasuredSpeed:
 
     def __init__(self) -> None:
         self._chunks: deque[tuple[int, float]] = deque(maxlen=_REMEMBERED)
-        self._pace: float | None = None
+        self.seconds_per_point: float | None = None
+        """How long one point takes, or None while nothing was measured."""
 
     @property
     def is_known(self) -> bool:
         return bool(self._chunks)
 
-    @property
-    def seconds_per_point(self) -> float | None:
-        """How long one point takes, or None while nothing was measured."""
-        return self._pace
-
     def add(self, points: int, seconds: float) -> None:
         self._chunks.append((points, max(seconds, 1e-6)))
-        self._pace = statistics.median_high(seconds / points for points, seconds in self._chunks)
+        self.seconds_per_point = statistics.median_high(seconds / points for points, seconds in self._chunks)
 
     def points_in(self, seconds: float) -> int:
         """Returns how many points make a chunk of that length, at least one."""
-        pace = self.seconds_per_point
-        if pace is None:
+        if self.seconds_per_point is None:
             return 1
         # Points that fail at once look fast, but one worker should not get everything for that.
         longest = max(points for points, _ in self._chunks)
-        return max(1, min(round(seconds / pace), _GROWTH * longest))
+        return max(1, min(round(seconds / self.seconds_per_point), _GROWTH * longest))

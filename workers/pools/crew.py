@@ -12,9 +12,9 @@ from ..errors import NondeterministicLossError, PoolError
 from ..evaluator import EvaluatorDescription, PassCost, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
 from ..users_code import warn_user
-from .actors import ActorError, Actors, ActorTaskError
+from .actors import ActorDeathError, ActorError, Actors
 from .crew_worker import CrewWorker, LoadedPlane, raise_failures
-from .placement import PLACEMENT_SECONDS
+from .placement import PLACEMENT_SECONDS, place_workers
 
 DEATHS_BEFORE_DROP = 12
 _FAILED_STARTS_BEFORE_DROP = 3
@@ -26,8 +26,6 @@ _POINTS_WORTH_COMPILING = 100
 
 
 class Crew:
-    """The workers of a pool."""
-
     description: EvaluatorDescription  # what they measure, once they are started; all of them agree on it
     _started: EvaluatorDescription
     _others_notes: tuple[str, ...] = ()
@@ -40,15 +38,22 @@ class Crew:
         self.pass_cost: PassCost | None = None
         # Starts workers on nodes that have joined a cluster meanwhile; does nothing elsewhere.
         self.look_for_nodes: Callable[[], None] = lambda: None
-        self._memory = replace(memory, shared=True)
+        self._memory = replace(memory, shared=True, folder=actors.folder)
 
-    def start(self, plan: MeasurementPlan | None, workload: Workload | None) -> None:
-        """Has all workers, which must be placed, build their evaluators; without a plan the first one tunes it."""
-        workers = self.workers
+    def start(
+        self,
+        workers: list[CrewWorker],
+        plan: MeasurementPlan | None,
+        workload: Workload | None,
+        asked: tuple[int, ...] | None = None,
+    ) -> None:
+        """Places workers, and has them build their evaluators; without a plan the first one tunes it."""
+        self.workers = workers
+        self.late = place_workers(workers, asked)
         first, *others = workers
         prepared = [worker.prepare() for worker in workers]
         # The first worker's call comes before the others', so that a data set is downloaded once.
-        raise_failures(self._get([*prepared, first.call("call")]))
+        self._get([*prepared, first.call("call")])
         if workload is not None:
             workload = replace(workload, points=workload.points / len(workers), workers=len(workers))
         # The first worker also fills the compile cache, which the others then find warm.
@@ -58,13 +63,13 @@ class Crew:
         if first.recipe.kind == "GPU" and _may_be_compiled(plan, workload):
             for worker in others:
                 worker.call("load_compiler")
-        (description,) = raise_failures(self._get([tuning]))
-        raise_failures(self._get(calls))
+        (description,) = self._get([tuning])
+        self._get(calls)
         self._hold([description])
         for group in self._groups():
             # On each machine one worker reads the samples; those that start after it map them.
             starts = [worker.start(description.plan, None, self._memory) for worker in group]
-            answers = raise_failures(self._get(starts))
+            answers = self._get(starts)
             for worker, found in zip(group, answers, strict=True):
                 _check_same_description(worker.label, description, found)
                 own = (f"{worker.label}: {note}" for note in found.notes if note not in description.notes)
@@ -72,6 +77,7 @@ class Crew:
             self._hold(answers)
         self._started = description
         self.description = replace(description, notes=description.notes + self._others_notes)
+        self._warn_of_notes()
 
     def _groups(self) -> list[list[CrewWorker]]:
         """Returns all workers but the first: its neighbours and one of each other node, then the rest."""
@@ -89,21 +95,27 @@ class Crew:
 
     def load(self, vectors: Sequence[Any], far_points: Sequence[Sequence[float]] | None) -> None:
         """Puts a plane (origin, directions, buffers) on all workers, which add the loss up as the first finds right."""
-        self.plane = LoadedPlane(vectors, far_points)
+        self.plane, known = LoadedPlane(vectors, far_points), self.description.notes
         # All at once, which takes no longer than one alone; rounding may differ between kinds of devices.
-        found = raise_failures(self.ask_all("load", *vectors, far_points))
+        found = self.ask_all("ask", "load", *vectors, far_points)
         description = found[0]
         self.plane.partition = description.partition
         if any(other.partition != description.partition for other in found):
-            raise_failures(self.ask_all("load", *vectors, far_points, description.partition))
+            self.ask_all("ask", "load", *vectors, far_points, description.partition)
         self.description = replace(description, notes=description.notes + self._others_notes)
         sizes = [other.plan.batch_size for other in found if other.plan.batch_size is not None]
         if description.plan.batch_size is not None and min(sizes) < max(sizes):  # memory ran out for one of them
             self.description = replace(self.description, plan=replace(description.plan, batch_size=max(sizes)))
             self.use_batch_size(min(sizes))
+        self._warn_of_notes(known)
 
-    def ask_all(self, method: str, *arguments: Any) -> list[Any]:
-        """Calls a method on every worker; one that died meanwhile is started again and asked once more."""
+    def _warn_of_notes(self, known: Sequence[str] = ()) -> None:
+        for note in self.description.notes:
+            if note not in known:
+                warn_user(note)
+
+    def ask_all(self, method: str, *arguments: Any) -> Sequence[Any]:
+        """Calls a method on every worker, again on one that died meanwhile; raises an exception among the answers."""
         return self._ask(self.workers, method, arguments)
 
     def ask_one(self, method: str, *arguments: Any) -> Any:
@@ -112,7 +124,7 @@ class Crew:
             pass
         return answers[0]
 
-    def _ask(self, workers: Sequence[CrewWorker], method: str, arguments: Sequence[Any]) -> list[Any]:
+    def _ask(self, workers: Sequence[CrewWorker], method: str, arguments: Sequence[Any]) -> Sequence[Any]:
         answers: dict[int, Any] = {}
         waiting = asked = list(workers)
         while waiting:
@@ -128,14 +140,12 @@ class Crew:
             for worker, call in calls:
                 try:
                     (answers[id(worker)],) = self.actors.get([call])
-                except ActorTaskError:
-                    raise
-                except ActorError as error:
+                except ActorDeathError as error:
                     self.replace(worker, error, _FAILED_STARTS_BEFORE_DROP)
                     waiting.append(worker)
                 else:
                     worker.deaths = worker.failed_starts = 0
-        return [answers[id(worker)] for worker in asked if worker in self.workers]
+        return raise_failures([answers[id(worker)] for worker in asked if worker in self.workers])
 
     def use_batch_size(self, batch_size: int | None) -> None:
         """Has every worker measure in batches no larger than one of them could hold."""
@@ -203,9 +213,9 @@ class Crew:
         self.late.clear()
         self.plane = None
 
-    def _get(self, calls: Sequence[Any]) -> list[Any]:
+    def _get(self, calls: Sequence[Any]) -> Sequence[Any]:
         try:
-            return self.actors.get(calls)
+            return raise_failures(self.actors.get(calls))
         except ActorError as error:
             raise PoolError(
                 "a worker died while it started. Likely causes: memory ran out (use fewer device_ids), or callback_fn "
@@ -270,22 +280,21 @@ def _may_be_compiled(plan: MeasurementPlan | None, workload: Workload | None) ->
 
 def _check_same_description(label: str, expected: EvaluatorDescription, found: EvaluatorDescription) -> None:
     """Raises NondeterministicLossError when callback_fn gave two workers different things."""
-    differences = expected.space.differences(found.space)
-    if found.samples_sha256 != expected.samples_sha256:
-        differences.append(f"samples {expected.samples_sha256[:12]} against {found.samples_sha256[:12]}")
-    theirs_by_name = {item.name: item for item in found.datasets}
-    for data_set in expected.datasets[1:]:
-        other = theirs_by_name.get(data_set.name)
-        if other is not None and other.samples_sha256 != data_set.samples_sha256:
-            digests = f"{data_set.samples_sha256[:12]} against {other.samples_sha256[:12]}"
-            differences.append(f"samples of data set {data_set.name!r} {digests}")
-    names = [[item.name for item in description.datasets] for description in (expected, found)]
-    if names[0] != names[1]:
-        differences.append(f"data sets {names[0]} against {names[1]}")
-    for name in ("metrics", "num_samples", "partition_dependent"):
-        ours, theirs = getattr(expected, name), getattr(found, name)
-        if ours != theirs:
-            differences.append(f"{name} {ours} against {theirs}")
+    theirs = {item.name: item.samples_sha256 for item in found.datasets}
+    samples = [("samples", expected.samples_sha256, found.samples_sha256)] + [
+        (f"samples of data set {item.name!r}", item.samples_sha256, theirs[item.name])
+        for item in expected.datasets[1:]
+        if item.name in theirs
+    ]
+    others = [("data sets", [item.name for item in expected.datasets], list(theirs))] + [
+        (name, getattr(expected, name), getattr(found, name))
+        for name in ("metrics", "num_samples", "partition_dependent")
+    ]
+    differences = [
+        *expected.space.differences(found.space),
+        *(f"{what} {one[:12]} against {other[:12]}" for what, one, other in samples if one != other),
+        *(f"{what} {one} against {other}" for what, one, other in others if one != other),
+    ]
     if differences:
         raise NondeterministicLossError(
             f"callback_fn must build the same network and samples on every worker, but {label} has others:\n  "

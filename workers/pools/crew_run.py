@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import pickle
 import statistics
@@ -13,7 +14,7 @@ from typing import Any
 
 from ..curvature.measuring import CurvatureSettings
 from ..errors import ChangedSamplesError
-from ..pool import CurvatureResult, CurvatureTask, PointTask, Result, Task, WeightsTask
+from ..pool import CurvatureResult, CurvatureTask, Result, Task, WeightsTask
 from .actors import ActorError, ActorTaskError
 from .chunks import Chunk, ChunkQueue, MeasuredSpeed
 from .crew import DEATHS_BEFORE_DROP, Crew
@@ -122,8 +123,6 @@ class CrewRun:
         """Gives a worker a chunk; yields the failure of weights that this process must read, and cannot."""
         try:
             self._submit(worker, chunk)
-        except ActorError:
-            raise
         except Exception:
             text = traceback.format_exc()
             worker.cannot_read = None  # nobody can
@@ -133,18 +132,19 @@ class CrewRun:
                 yield self._result(task.key, None, text)
 
     def _submit(self, worker: CrewWorker, chunk: Chunk) -> None:
+        ask = functools.partial(self._actors.call, worker.actor)
         if not chunk.is_state:
-            points = [task.coordinates for task in chunk.tasks if isinstance(task, PointTask)]
-            call = self._actors.call(worker.actor, "measure_points", points)
-        elif (source := _source(worker, chunk)) is not None:
-            settings = self._settings_of(_weights_task(chunk))
-            call = self._actors.call(worker.actor, "measure_source", source, settings)
+            call = ask("measure_points", [task.coordinates for task in chunk.tasks])
         else:
-            if chunk.weights is None:
-                parameters, buffers = _weights_task(chunk).read()
-                chunk.weights = self._actors.put(dict(parameters)), buffers
-            settings = self._settings_of(_weights_task(chunk))
-            call = self._actors.call(worker.actor, "measure_state", *chunk.weights, settings)
+            (task,) = chunk.tasks
+            settings = self._settings_of(task)
+            if (source := _source(worker, task)) is not None:
+                call = ask("measure_source", source, settings)
+            else:
+                if chunk.weights is None:
+                    parameters, buffers = task.read()
+                    chunk.weights = self._actors.put(dict(parameters)), buffers
+                call = ask("measure_state", *chunk.weights, settings)
         if not worker.in_flight:
             worker.busy_since = time.monotonic()
         worker.in_flight.append(InFlight(call, chunk, worker.actor))
@@ -230,19 +230,12 @@ class CurvatureRun(CrewRun):
         return replace(task.settings, products=replace(task.settings.products, neighbours=self._neighbours))
 
 
-def _weights_task(chunk: Chunk) -> WeightsTask:
-    (task,) = chunk.tasks
-    assert not isinstance(task, PointTask)
-    return task
-
-
-def _source(worker: CrewWorker, chunk: Chunk) -> bytes | None:
+def _source(worker: CrewWorker, task: WeightsTask) -> bytes | None:
     """Returns where a worker finds a set of weights by itself; None where this process must send them."""
-    source = _weights_task(chunk).source
-    if source is None or worker.cannot_read is worker.actor:
+    if task.source is None or worker.cannot_read is worker.actor:
         return None
     try:
-        return pickle.dumps(source)
+        return pickle.dumps(task.source)
     except Exception:
         return None
 
@@ -273,15 +266,10 @@ def _seconds_left(workers: Sequence[CrewWorker], usual: float, now: float) -> di
     """Returns the awaited chunks that may be worth stealing, and in how many seconds they will be finished."""
     expected: dict[Chunk, float] = {}
     for worker in workers:
-        for chunk, seconds in _seconds_left_of(worker, worker.speed.seconds_per_point or usual, now):
-            expected[chunk] = min(seconds, expected.get(chunk, seconds))
+        pace, left = worker.speed.seconds_per_point or usual, 0.0
+        for position, item in enumerate(worker.in_flight):
+            seconds = pace * len(item.chunk.tasks)
+            # A late chunk is expected to take as long again as it is late: nothing else is known about it.
+            left += abs(seconds - (now - worker.busy_since)) if position == 0 else seconds
+            expected[item.chunk] = min(left, expected.get(item.chunk, left))
     return {chunk: left for chunk, left in expected.items() if not chunk.settled and left > _least_gain(chunk)}
-
-
-def _seconds_left_of(worker: CrewWorker, pace: float, now: float) -> Iterator[tuple[Chunk, float]]:
-    left = 0.0
-    for position, item in enumerate(worker.in_flight):
-        seconds = pace * len(item.chunk.tasks)
-        # A late chunk is expected to take as long again as it is late: nothing else is known about it.
-        left += abs(seconds - (now - worker.busy_since)) if position == 0 else seconds
-        yield item.chunk, left

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from collectors.errors import LandscapeError
@@ -21,7 +21,7 @@ from ..callback_fn import call_callback, make_evaluator, space_of
 from ..curvature.measuring import CurvatureSettings
 from ..curvature.products import ProductSettings
 from ..errors import IN_THE_WORKER, CallbackFunctionError, CurvatureError
-from ..evaluator import EvaluatorDescription, MeasurementSetup, OriginMeasurement, Partition, SampleMemory
+from ..evaluator import EvaluatorDescription, MeasurementSetup, Partition, SampleMemory
 from ..hardware import pin_process
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
@@ -34,9 +34,7 @@ _FRAMEWORKS = ("torch", "lightning", "transformers", "composer", "keras", "jax",
 
 
 class MeasurementActor:
-    """One worker of a pool."""
-
-    _worker: Worker | None = None
+    _worker: Worker  # once it has started
 
     def __init__(
         self,
@@ -131,36 +129,26 @@ class MeasurementActor:
     def ask(self, method: str, *arguments: Any) -> Any:
         """Calls a method of the worker; errors of ours are returned, as Ray would wrap them beyond recognition."""
         try:
-            return getattr(self._started, method)(*arguments)
+            return getattr(self._worker, method)(*arguments)
         except LandscapeError as error:
             return _portable(error)
-
-    def load(self, *arguments: Any) -> EvaluatorDescription | Exception:
-        """Puts a plane on the devices; returns what is measured there."""
-        error: Exception | None = self.ask("load", *arguments)
-        return error or replace(self._started.description, held=b"")
-
-    def measure_origin(self) -> tuple[str, OriginMeasurement] | Exception:
-        """Returns the type of device, and the origin, a part of it again, and a far point."""
-        found: OriginMeasurement | Exception = self.ask("measure_origin")
-        return found if isinstance(found, Exception) else (self._started.description.device, found)
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float, int | None]:
         """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed."""
         start = time.perf_counter()
-        outcomes = self._started.measure_points(points)
-        return outcomes, time.perf_counter() - start, self._started.description.plan.batch_size
+        outcomes = self._worker.measure_points(points)
+        return outcomes, time.perf_counter() - start, self._worker.description.plan.batch_size
 
     def measure_state(
         self, parameters: State, buffers: State | None, settings: CurvatureSettings | None
     ) -> tuple[list[Outcome | CurvatureOutcome], float, int | None] | Exception:
         """Measures one set of weights, or with settings the curvature there; returns what ``measure_points`` does."""
-        start, worker = time.perf_counter(), self._started
+        start = time.perf_counter()
         if settings is None:
-            outcome: Outcome | CurvatureOutcome = worker.measure_state(lambda: (parameters, buffers))
-            return [outcome], time.perf_counter() - start, worker.description.plan.batch_size
+            outcome: Outcome | CurvatureOutcome = self._worker.measure_state(lambda: (parameters, buffers))
+            return [outcome], time.perf_counter() - start, self._worker.description.plan.batch_size
         try:
-            outcome = worker.measure_curvature(lambda: (parameters, buffers), settings)
+            outcome = self._worker.measure_curvature(lambda: (parameters, buffers), settings)
         except CurvatureError as error:
             return _portable(error)
         return [outcome], time.perf_counter() - start, None
@@ -177,34 +165,21 @@ class MeasurementActor:
     def add_shares(self, where: tuple[int, ProductSettings, Sequence[Any]], *arguments: Any) -> list[Any]:
         """Returns what ``Worker.add_shares`` does; weights are references, which are fetched where they are new."""
         key, settings, weights = where
-
-        def read() -> tuple[State, State | None]:
-            parameters, buffers = self._fetched(weights)
-            return parameters, buffers
-
-        return self._started.add_shares((key, settings, read), *arguments)
+        return self._worker.add_shares((key, settings, lambda: self._fetched(weights)), *arguments)
 
     def use_batch_size(self, batch_size: int) -> None:
         """Measures in batches no larger than another worker could hold; there is no worker before it has started."""
-        if self._worker is not None:
+        if hasattr(self, "_worker"):
             self._worker.use_batch_size(batch_size)
 
-    @property
-    def _started(self) -> Worker:
-        assert self._worker is not None
-        return self._worker
-
-    def _fetched(self, references: Sequence[Any]) -> list[Any]:
+    def _fetched(self, references: Sequence[Any]) -> Any:
         import ray
 
-        found: list[Any] = ray.get(list(references))
-        return found
+        return ray.get(list(references))
 
 
 @dataclass(frozen=True)
 class ActorRecipe:
-    """How an actor is made."""
-
     actors: Actors
     callback: Any  # the pickled callback_fn, stored for all actors
     frameworks: tuple[str, ...]  # what callback_fn will import
@@ -216,8 +191,6 @@ class ActorRecipe:
 
 @dataclass
 class LoadedPlane:
-    """The plane that all actors have."""
-
     vectors: Sequence[Any]  # origin, directions and buffers, stored for all actors
     far_points: Sequence[Sequence[float]] | None
     partition: Partition | None = None  # how the loss is added up there, once the first worker has found it out
@@ -277,15 +250,12 @@ class CrewWorker:
         return self.call("place")
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of the actor; returns the call."""
         return self.recipe.actors.call(self.actor, method, *arguments)
 
     def prepare(self) -> Any:
-        """Has the actor load callback_fn and the framework; returns the call."""
         return self.call("prepare", self.recipe.callback, self.recipe.frameworks)
 
     def start(self, plan: MeasurementPlan | None, workload: Workload | None, memory: SampleMemory) -> Any:
-        """Has the actor build its evaluator; returns the call."""
         return self.call("start", self.recipe.options, plan, workload, memory)
 
     def seek_place(self) -> None:
@@ -298,7 +268,7 @@ class CrewWorker:
         """Has an actor that has or seeks its place start, up to the loaded plane."""
         self.starting += [self.prepare(), self.call("call"), self.start(plan, None, memory)]
         if plane is not None:
-            self.starting.append(self.call("load", *plane.vectors, plane.far_points, plane.partition))
+            self.starting.append(self.call("ask", "load", *plane.vectors, plane.far_points, plane.partition))
 
     def end(self) -> None:
         if self.actor is not None:

@@ -25,8 +25,6 @@ _PROGRAM_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class WorkerPlace:
-    """Where one worker computes."""
-
     devices: tuple[int, ...]  # ids of its GPUs or, without GPUs, of the slots whose cores it has
     cores: tuple[int, ...] | None = None  # the CPU cores that are its own; None stays where a cluster puts it
     part: int | None = None  # which of the workers on that device it is; None where it has the device for itself
@@ -72,19 +70,16 @@ class WorkerLayout:
     def check_devices(self, devices: Sequence[int]) -> None:
         """Checks that no device is left over: their number is a multiple of ``devices_per_worker``."""
         if len(devices) % self.devices_per_worker:
-            raise wrong_value(
-                "device_ids",
-                f"ids whose number is a multiple of devices_per_worker={self.devices_per_worker}",
-                list(devices),
-            )
+            wanted = f"ids whose number is a multiple of devices_per_worker={self.devices_per_worker}"
+            raise wrong_value("device_ids", wanted, list(devices))
 
     def places(self, devices: Sequence[int], *, cores: tuple[int, ...] | None) -> tuple[WorkerPlace, ...]:
         """Returns each worker's place, without cores where a cluster decides; a device that is left over has none."""
         together, parts = self.devices_per_worker, self.workers_per_device
         groups = [tuple(devices[start : start + together]) for start in range(0, len(devices) - together + 1, together)]
         places = []
-        for group, share in zip(groups, _shares(len(groups), cores), strict=True):
-            for part, own in enumerate(_shares(parts, share)):
+        for group, share in zip(groups, share_cores(len(groups), cores), strict=True):
+            for part, own in enumerate(share_cores(parts, share)):
                 places.append(WorkerPlace(group, own, part if parts > 1 else None))
         return tuple(places)
 
@@ -92,7 +87,9 @@ class WorkerLayout:
 def available_cores() -> tuple[int, ...]:
     """Returns the CPU cores that this process may use: by its affinity, a container's quota and Slurm's share."""
     cores = hardware.usable_cores()
-    limits = [limit for limit in (hardware.core_quota(), _slurm_share()) if limit is not None]
+    # Not every cluster binds a task of Slurm to its cores.
+    share = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    limits = [limit for limit in (hardware.core_quota(), int(share) if share.isdigit() else None) if limit is not None]
     return cores[: max(1, int(min(limits)))] if limits else cores
 
 
@@ -217,22 +214,14 @@ def tell_of_devices(asked: Sequence[int]) -> None:
     )
 
 
-def share_cores(slots: int, cores: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def share_cores(slots: int, cores: tuple[int, ...] | None) -> tuple[tuple[int, ...] | None, ...]:
     """Returns disjoint shares of the cores, one per slot; with more slots than cores, cores are shared in turn."""
+    if cores is None:
+        return (None,) * slots
     if slots > len(cores):
         return tuple((cores[slot % len(cores)],) for slot in range(slots))
     bounds = [round(index * len(cores) / slots) for index in range(slots + 1)]
     return tuple(cores[start:stop] for start, stop in itertools.pairwise(bounds))
-
-
-def _shares(slots: int, cores: tuple[int, ...] | None) -> Sequence[tuple[int, ...] | None]:
-    return [None] * slots if cores is None else share_cores(slots, cores)
-
-
-def _slurm_share() -> int | None:
-    """Returns how many cores Slurm gave a task; not every cluster binds the task to them."""
-    share = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    return int(share) if share.isdigit() else None
 
 
 def local_processes_suffice() -> bool:

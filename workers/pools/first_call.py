@@ -85,7 +85,6 @@ class FirstCall:
         return example_inputs(model, without_average(network), dataset, count)  # type: ignore[arg-type]
 
     def __call__(self) -> Any:
-        """Returns what callback_fn returns."""
         return self._results.pop() if self._results else self.func()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,7 +32,7 @@ from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.memory_shortage import getting_ready, use_batch_size, within_memory
 from ..measuring.sample_loss import samples_at, values_at
-from ..pool import CurvatureResult, CurvatureTask, OriginValues, PointTask, Pool, Result, Task
+from ..pool import CurvatureResult, CurvatureTask, OriginValues, PointTask, Pool, ReadWeights, Result, Task
 from ..sample_losses import DENOMINATORS, NUMERATORS, SampleLosses
 from .devices import available_cores, gpu_ids
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 _CHUNK_SECONDS = 0.1
 _LONGEST_CHUNK = 64
 
-ReadWeights: TypeAlias = Callable[[], tuple[State, "State | None"]]
 CurvatureOutcome: TypeAlias = tuple[CurvatureValues | None, str | None]
 """The curvature, or the traceback of what went wrong."""
 
@@ -77,8 +77,8 @@ class Worker:
         end_buffers: Sequence[State] = (),
         far_points: Sequence[Sequence[float]] | None = None,
         partition: Partition | None = None,
-    ) -> None:
-        """Puts a plane on the devices; finds out how the loss is added up there, or takes what another worker did."""
+    ) -> EvaluatorDescription:
+        """Puts a plane on the devices; returns what is measured there, added up as here or as another worker found."""
         far_points = far_points or [(1.0,) * len(directions)]
         self._far = far_points[0]
         vectors = sum(array.nbytes for state in (origin, *directions) for array in state.values())
@@ -89,15 +89,15 @@ class Worker:
             if self.description.partition is not None:
                 further |= {"far_points": far_points, "partition": partition}
             self._origin = self.evaluator.load(origin, directions, buffers, **further)
+        return replace(self.description, held=b"")
 
-    def measure_origin(self) -> OriginMeasurement:
-        """Returns the loaded plane's origin: measured while it was loaded, else twice, and far from it in between."""
+    def measure_origin(self) -> tuple[str, OriginMeasurement]:
+        """Returns the type of device, and the plane's origin: measured while it was loaded, else twice and afar."""
         if self._origin is not None:
-            return self._origin
+            return self.description.device, self._origin
 
         def measure(point: Sequence[float]) -> dict[str, float]:
-            points = np.array([point], np.float64)
-            return values_at(within_memory(self.evaluator, lambda: self.evaluator.measure(points)), 0)
+            return values_at(self._measure([point]), 0)
 
         origin, start = [0.0] * len(self._far), time.perf_counter()
         first = measure(origin)
@@ -106,7 +106,11 @@ class Worker:
         except Exception:
             elsewhere = {}  # a point that raises is a failed one, which ends no survey
         values = (first, measure(origin))
-        return OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
+        measured = OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
+        return self.description.device, measured
+
+    def _measure(self, points: Sequence[Sequence[float]], **options: Any) -> dict[str, Any]:
+        return within_memory(self.evaluator, lambda: self.evaluator.measure(np.array(points, np.float64), **options))
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> list[Outcome]:
         """Measures points; one that raises costs nothing but itself.
@@ -114,9 +118,8 @@ class Worker:
         Raises:
             ChangedSamplesError: the data set gave other samples than before, which concerns all points.
         """
-        evaluator = self.evaluator
         try:
-            columns = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64)))
+            columns = self._measure(points)
             return [Outcome(values_at(columns, row), None, samples_at(columns, row)) for row in range(len(points))]
         except ChangedSamplesError:
             raise
@@ -131,8 +134,7 @@ class Worker:
         """Measures one set of weights; any exception but a ChangedSamplesError becomes its traceback."""
         try:
             parameters, buffers = read()
-            evaluator = self.evaluator
-            return Outcome(within_memory(evaluator, lambda: evaluator.measure_state(parameters, buffers)))
+            return Outcome(within_memory(self.evaluator, lambda: self.evaluator.measure_state(parameters, buffers)))
         except ChangedSamplesError:
             raise
         except Exception:
@@ -142,9 +144,8 @@ class Worker:
         """Measures the loss of each sample at a few points; None where there is none, or a point raises."""
         if not self.description.splits:
             return None
-        evaluator = self.evaluator
         try:
-            found = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64), sums=True))
+            found = self._measure(points, sums=True)
             return SampleLosses(found[NUMERATORS], found.get(DENOMINATORS))
         except ChangedSamplesError:
             raise
@@ -187,16 +188,12 @@ class Worker:
         if self._is_at != key:
             opened.move(*read())
             self._is_at = key
-
-        def made() -> Iterator[Any]:
-            numbers = [share for part in parts for share in part]
-            if method == "product" and not options:
-                (vector,) = arguments
-                return opened.products(vector, numbers)
-            return (getattr(opened, method)(*arguments, share, **options) for share in numbers)
-
+        numbers = [share for part in parts for share in part]  # in the order in which they are added
         with opened.together():
-            found = made()  # in the order in which they are added
+            if method == "product" and not options:
+                found = opened.products(arguments[0], numbers)
+            else:
+                found = (getattr(opened, method)(*arguments, share, **options) for share in numbers)
             return [add_in_order(part, found) for part in parts]
 
     def close_shares(self) -> tuple[str, ...]:
@@ -216,8 +213,6 @@ class Worker:
 
 
 class InProcessPool(Pool):
-    """Measures in this process."""
-
     def __init__(
         self,
         callback_fn: Callable[[], Any],
@@ -245,20 +240,13 @@ class InProcessPool(Pool):
     def workers(self) -> int:
         return 1
 
-    def load(
-        self,
-        origin: State,
-        directions: Sequence[State],
-        buffers: State,
-        end_buffers: Sequence[State] = (),
-        far_points: Sequence[Sequence[float]] | None = None,
-    ) -> None:
-        self._worker.load(origin, directions, buffers, end_buffers, far_points)
+    def load(self, *plane: Any, **further: Any) -> None:
+        self._worker.load(*plane, **further)
 
     def measure_origin(self) -> list[OriginValues]:
-        measured = self._worker.measure_origin()
+        device, measured = self._worker.measure_origin()
         self._pass_cost = measured.pass_cost
-        return [OriginValues("this process", self.description.device, measured)]
+        return [OriginValues("this process", device, measured)]
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
         """Measures tasks in order, points a few at a time where they are fast."""

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import Future
 from typing import Any, BinaryIO
 
 import cloudpickle
@@ -24,22 +24,13 @@ from ..errors import PoolError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
-from ..users_code import warn_user
 from .actor_pool import ActorPool
-from .actors import ActorError, Actors, ActorTaskError
+from .actors import ActorDeathError, Actors, ActorTaskError
 from .crew import Crew
 from .crew_worker import ActorRecipe, MeasurementActor, mentioned_frameworks, pickled_function
 from .devices import WorkerLayout, available_cores
-from .local_processes import (
-    ForkedProcesses,
-    Inbox,
-    Process,
-    SpawnedProcesses,
-    StoredValue,
-    framed,
-    how_it_ended,
-)
-from .placement import place_workers, workers_on
+from .local_processes import Forked, Inbox, Spawned, StoredValue, Template, framed, how_it_ended
+from .placement import workers_on
 
 _STATUS_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
@@ -47,68 +38,21 @@ _LAST_LINES = 5
 _LAST_BYTES = 4096
 # Importing the others starts threads, which do not survive in a forked process.
 _OF_TORCH = ("torch", "workers.torch.evaluator")
-_WITH_TORCH = ("torch", "lightning", "transformers", "composer")
-
-
-class Call:
-    """A method's call, and its answer once that has come; until then it keeps stored values in its arguments alive."""
-
-    def __init__(self, arguments: Sequence[Any]) -> None:
-        self._arguments: Sequence[Any] = arguments
-        self.answer: Any = None
-        self.error: ActorError | None = None
-        self.is_done = False
-
-    def end(self, answer: Any = None, error: ActorError | None = None) -> None:
-        """Sets the answer, or why there is none."""
-        self.answer, self.error, self.is_done, self._arguments = answer, error, True, ()
-
-    def get(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.answer
+_WITH_TORCH = {"torch", "lightning", "transformers", "composer"}
 
 
 class Line:
     """An actor of this machine as its driver sees it: the connection with its process."""
 
-    def __init__(self, process: Process, connection: socket.socket, changed: Callable[[Line], None]) -> None:
+    def __init__(self, process: Spawned | Forked, connection: socket.socket) -> None:
         connection.setblocking(False)
-        self.process, self.connection, self._changed = process, connection, changed
+        self.process, self.connection = process, connection
         self._inbox = Inbox(connection.recv)
-        # ``changed`` is called when there begins or ends to be something unsent.
-        self._unsent: deque[memoryview] = deque()
-        self._numbers = itertools.count()
-        self._waiting: dict[int, Call] = {}
+        self.unsent: deque[memoryview] = deque()
+        # The calls and, until their answers come, the arguments: they keep stored values alive.
+        self.waiting: dict[int, tuple[Future[Any], Sequence[Any]]] = {}
         # Why nothing comes any more; None while it lives.
-        self.death: ActorError | None = None
-
-    def call(self, method: str | None, arguments: Sequence[Any]) -> Call:
-        """Asks for a method's call; None makes the object, of a class and its arguments."""
-        call = Call(arguments)
-        if self.death is not None:
-            call.end(error=self.death)
-            return call
-        number = next(self._numbers)
-        self._unsent.append(memoryview(framed((number, method, arguments))))
-        self._waiting[number] = call
-        self.send()
-        return call
-
-    @property
-    def has_unsent(self) -> bool:
-        """Whether something waits until the process reads."""
-        return bool(self._unsent)
-
-    def send(self) -> None:
-        """Sends what the connection takes now."""
-        with contextlib.suppress(BlockingIOError, ConnectionError):  # that it is gone is found out when reading
-            while self._unsent:
-                sent = self.connection.send(self._unsent[0])
-                self._unsent[0] = self._unsent[0][sent:]
-                if not self._unsent[0]:
-                    self._unsent.popleft()
-        self._changed(self)
+        self.death: ActorDeathError | None = None
 
     def receive(self) -> bool:
         """Takes the answers that have come; returns False where the process is gone."""
@@ -118,21 +62,12 @@ class Line:
                 alive = self._inbox.receive()
         for body in self._inbox.messages():
             number, succeeded, content = pickle.loads(body)
-            call = self._waiting.pop(number)
+            call, _ = self.waiting.pop(number)
             if succeeded:
-                call.end(content)
+                call.set_result(content)
             else:
-                call.end(error=ActorTaskError(*content))
+                call.set_exception(ActorTaskError(*content))
         return alive
-
-    def end(self, error: ActorError) -> None:
-        """Notes that the process is gone; what it was asked for has no answer."""
-        self.death = error
-        self._unsent.clear()
-        for call in self._waiting.values():
-            call.end(error=error)
-        self._waiting.clear()
-        self.connection.close()
 
 
 class LocalActors(Actors):
@@ -141,128 +76,148 @@ class LocalActors(Actors):
     def __init__(
         self, modules: Sequence[str], *, forked: bool | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
-        self._stderr: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
-        shares_unnamed_files = bool(system.path_of_open(self._stderr.fileno()))
-        self._folder = None if shares_unnamed_files else TemporaryFolder("landscape-workers-")
-        self._selector = selectors.DefaultSelector()
+        self._ended = contextlib.ExitStack()
+        self._stderr: BinaryIO = self._ended.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        if not system.path_of_open(self._stderr.fileno()):  # unnamed files are not shared
+            folder = TemporaryFolder("landscape-workers-")
+            self._ended.callback(folder.remove)
+            self.folder = str(folder.path)
+        self._selector = self._ended.enter_context(selectors.DefaultSelector())
         self._lines: set[Line] = set()
-        forked = system.forks_workers() if forked is None else forked
+        self._numbers = itertools.count()
         # Only spawned processes have an environment of their own.
-        self._processes = (
-            ForkedProcesses(modules, self._stderr) if forked else SpawnedProcesses(self._stderr, environment)
-        )
-        if self._processes.control is not None:
-            self._selector.register(self._processes.control, selectors.EVENT_READ, None)
-
-    @property
-    def folder(self) -> str | None:
-        """Where files lie that workers share; None where they need none."""
-        return None if self._folder is None else str(self._folder.path)
+        self._environment = environment or {}
+        self._template: Template | None = None
+        if system.forks_workers() if forked is None else forked:
+            self._template = self._ended.enter_context(contextlib.closing(Template(modules, self._stderr)))
+            self._selector.register(self._template.control, selectors.EVENT_READ, self._template)
 
     def start(self, kind: type, arguments: Sequence[Any], needs: Mapping[str, Any]) -> Line:
         self._check_alive()
         ours, theirs = socket.socketpair()
         with theirs:
-            line = Line(self._processes.start(theirs), ours, self._watch)
+            if self._template is None:
+                process: Spawned | Forked = Spawned(theirs, self._stderr, self._environment)
+            else:
+                process = self._template.fork(theirs)
+            line = Line(process, ours)
         self._lines.add(line)
         self._selector.register(ours, selectors.EVENT_READ, line)
-        line.call(None, (kind, *arguments))
+        self.call(line, None, kind, *arguments)
         return line
 
-    def call(self, actor: Line, method: str, *arguments: Any) -> Call:
-        return actor.call(method, arguments)
+    def call(self, actor: Line, method: str | None, *arguments: Any) -> Future[Any]:
+        """Asks for a method's call; None makes the object, of a class and its arguments."""
+        call: Future[Any] = Future()
+        if actor.death is not None:
+            call.set_exception(actor.death)
+            return call
+        number = next(self._numbers)
+        actor.unsent.append(memoryview(framed((number, method, arguments))))
+        actor.waiting[number] = call, arguments
+        self._send(actor)
+        return call
 
     def wait(
-        self, calls: Sequence[Call], *, count: int = 1, seconds: float | None = None
-    ) -> tuple[list[Call], list[Call]]:
+        self, calls: Sequence[Future[Any]], *, count: int = 1, seconds: float | None = None
+    ) -> tuple[list[Future[Any]], list[Future[Any]]]:
         end = None if seconds is None else time.monotonic() + seconds
         self._take(0.0)
-        while sum(call.is_done for call in calls) < count:
+        while sum(call.done() for call in calls) < count:
             left = _LOOK_SECONDS if end is None else end - time.monotonic()
             if left <= 0:
                 break
             if not self._take(min(left, _LOOK_SECONDS)):
                 self._check_alive()
                 self._bury_ended()
-        ready = [call for call in calls if call.is_done][:count]
-        chosen = set(map(id, ready))
-        return ready, [call for call in calls if id(call) not in chosen]
+        ready = [call for call in calls if call.done()][:count]
+        chosen = set(ready)
+        return ready, [call for call in calls if call not in chosen]
 
     def kill(self, actor: Line) -> None:
         if actor.death is None:
-            self._bury(actor, ActorError("its process was ended by its pool"))
+            self._bury(actor, ActorDeathError("its process was ended by its pool"))
             actor.process.kill()
 
     def put(self, value: Any) -> StoredValue:
         """Copies a value into a file that all actors map."""
-        return StoredValue.of(value, self.folder)
+        return StoredValue(value, self.folder)
 
-    def answers(self, calls: Sequence[Call]) -> list[Any]:
+    def answers(self, calls: Sequence[Future[Any]]) -> list[Any]:
         try:
-            return [call.get() for call in calls]
-        except ActorTaskError:
-            raise
-        except ActorError:
+            return [call.result() for call in calls]
+        except ActorDeathError:
             self._check_alive()  # workers die with what they were forked from, which is the cause to report
             raise
 
     def close(self) -> None:
         """Ends all actors and what started them."""
         for line in list(self._lines):
-            self._bury(line, ActorError("its pool was closed"))
+            self._bury(line, ActorDeathError("its pool was closed"))
             line.process.kill()
-        self._selector.close()
-        self._processes.close()
-        self._stderr.close()
-        if self._folder is not None:
-            self._folder.remove()
+        self._ended.close()
+
+    def _template_death(self) -> str:
+        """Returns why no process can be started any more; "" where it can."""
+        return "" if self._template is None else self._template.death()
 
     def _check_alive(self) -> None:
-        if death := self._processes.death():
+        if death := self._template_death():
             raise PoolError(
                 f"{death}{self._last_words()}. What was measured is in the file; run the same call again to go on."
             )
 
-    def _watch(self, line: Line) -> None:
-        """Waits for an actor's connection to take more where something is unsent."""
-        if line.death is None and line in self._lines:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.has_unsent else 0)
-            if self._selector.get_key(line.connection).events != events:
-                self._selector.modify(line.connection, events, line)
+    def _send(self, line: Line) -> None:
+        """Sends what the connection takes now; for the rest, waits until it takes more."""
+        with contextlib.suppress(BlockingIOError, ConnectionError):  # that it is gone is found out when reading
+            while line.unsent:
+                sent = line.connection.send(line.unsent[0])
+                line.unsent[0] = line.unsent[0][sent:]
+                if not line.unsent[0]:
+                    line.unsent.popleft()
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.unsent else 0)
+        if self._selector.get_key(line.connection).events != events:
+            self._selector.modify(line.connection, events, line)
 
     def _take(self, seconds: float) -> bool:
         """Waits for something to come, or to become possible; returns whether anything has."""
         found = self._selector.select(seconds)
         for key, events in found:
             line = key.data
-            if line is None:
-                self._processes.take_news()
+            if isinstance(line, Template):
+                line.take_news()
                 self._bury_ended()
             elif line.death is None:
                 if events & selectors.EVENT_WRITE:
-                    line.send()
+                    self._send(line)
                 if events & selectors.EVENT_READ and not line.receive():
                     self._bury(line, self._death_of(line))
         return bool(found)
 
     def _bury_ended(self) -> None:
         """Notices processes that have ended while another one, such as a loader of theirs, has their connection."""
-        gone = self._processes.death()
+        gone = self._template_death()
         for line in list(self._lines):
             if gone or line.process.ended() is not None:
                 line.receive()
-                self._bury(line, ActorError(gone) if gone else self._death_of(line))
-        if gone and self._processes.control is not None:
+                self._bury(line, ActorDeathError(gone) if gone else self._death_of(line))
+        if gone and self._template is not None:
             with contextlib.suppress(KeyError, ValueError):
-                self._selector.unregister(self._processes.control)
+                self._selector.unregister(self._template.control)
 
-    def _death_of(self, line: Line) -> ActorError:
-        return ActorError(f"its process {how_it_ended(line.process.ended(_STATUS_SECONDS))}{self._last_words()}")
+    def _death_of(self, line: Line) -> ActorDeathError:
+        return ActorDeathError(f"its process {how_it_ended(line.process.ended(_STATUS_SECONDS))}{self._last_words()}")
 
-    def _bury(self, line: Line, error: ActorError) -> None:
+    def _bury(self, line: Line, error: ActorDeathError) -> None:
+        """Notes that a process is gone; what it was asked for has no answer."""
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(line.connection)
-        line.end(error)
+        line.death = error
+        line.unsent.clear()
+        for call, _ in line.waiting.values():
+            call.set_exception(error)
+        line.waiting.clear()
+        line.connection.close()
         self._lines.discard(line)
 
     def _last_words(self) -> str:
@@ -273,13 +228,10 @@ class LocalActors(Actors):
 
 
 class LocalActor(MeasurementActor):
-    """One worker of a local pool."""
-
     def place(self) -> tuple[str, tuple[int, ...], int]:
-        """Returns where this worker is: node, ids of its GPUs, process id."""
         return "this machine", (), os.getpid()
 
-    def _fetched(self, references: Sequence[StoredValue]) -> list[Any]:
+    def _fetched(self, references: Sequence[StoredValue]) -> Any:
         return [reference.load() for reference in references]
 
 
@@ -298,22 +250,14 @@ class LocalPool(ActorPool):
         memory: SampleMemory = SampleMemory(),  # noqa: B008
         forked: bool | None = None,
     ) -> None:
-        layout.check_devices(device_ids)
         pickled = pickled_function(cloudpickle.dumps, callback_fn)
         frameworks = mentioned_frameworks(callback_fn, pickled)
-        modules = [__name__]
-        if any(name in _WITH_TORCH for name in frameworks):
-            modules += _OF_TORCH
-        actors = LocalActors(modules, forked=forked)
-        super().__init__(contextlib.closing(actors), Crew(actors, replace(memory, folder=actors.folder)))
+        modules = _OF_TORCH if _WITH_TORCH.intersection(frameworks) else ()
+        actors = LocalActors((__name__, *modules), forked=forked)
+        super().__init__(contextlib.closing(actors), Crew(actors, memory))
         try:
-            callback = actors.put(pickled)
-            recipe = ActorRecipe(actors, callback, frameworks, options, layout=layout, actor=LocalActor)
-            self._crew.workers += workers_on(recipe, device_ids, available_cores())
-            self._crew.late = place_workers(self._crew.workers)
-            self._crew.start(plan, workload)
+            recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, layout=layout, actor=LocalActor)
+            self._crew.start(workers_on(recipe, device_ids, available_cores()), plan, workload)
         except BaseException:
             self.close()
             raise
-        for note in self.description.notes:
-            warn_user(note)

@@ -18,13 +18,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NoReturn, TypeAlias
+from typing import Any, BinaryIO, NoReturn
 
 from collectors.files import system
 
 from ..errors import PoolError, SampleMemoryError
 from ..forked import begin_anew
-from ..samples.store import FileHandle, SampleFile
+from ..samples.store import SampleFile
 from .actors import python_path
 
 _HEAD = struct.Struct("<Q")
@@ -36,24 +36,18 @@ _END_SECONDS, _STATUS_SECONDS = 10.0, 1.0
 class StoredValue:
     """A value in a file that others map and nobody may change; spans are (start, bytes) of its pickle and arrays."""
 
-    def __init__(
-        self, handle: FileHandle | None, spans: Sequence[tuple[int, int]], file: SampleFile | None = None
-    ) -> None:
-        self._handle, self._spans, self._file = handle, spans, file
-
-    @classmethod
-    def of(cls, value: Any, folder: str | None = None) -> StoredValue:
-        """Returns a copy of a value, whose arrays are not copied again where it is read."""
+    def __init__(self, value: Any, folder: str | None = None) -> None:
+        # Where it is read, arrays are not copied again.
         buffers: list[pickle.PickleBuffer] = []
         pickled = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         parts = [memoryview(pickled), *(buffer.raw() for buffer in buffers)]
         try:
-            file = SampleFile(folder)
-            spans = [(file.append(part, _ALIGNMENT), part.nbytes) for part in parts]
+            self._file = SampleFile(folder)
+            self._spans = [(self._file.append(part, _ALIGNMENT), part.nbytes) for part in parts]
         except (SampleMemoryError, OSError) as error:
             size = sum(part.nbytes for part in parts)
             raise PoolError(f"there is no room for {size / 1e9:.2g} GB that the workers share: {error}") from error
-        return cls(file.handle(), spans, file)
+        self._handle = self._file.handle()
 
     def load(self) -> Any:
         """Returns the value; its arrays are read-only and lie in the file."""
@@ -64,12 +58,11 @@ class StoredValue:
         pickled, *buffers = (memory[start : start + size] for start, size in self._spans)
         return pickle.loads(pickled, buffers=buffers)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StoredValue, (self._handle, self._spans)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_file": None}
 
 
 def framed(content: Any) -> bytes:
-    """Returns a message as it is sent."""
     body = pickle.dumps(content, protocol=5)
     return _HEAD.pack(len(body)) + body
 
@@ -90,17 +83,16 @@ class Inbox:
         self._bytes += data
         return bool(data)
 
-    def messages(self) -> list[Any]:
-        """Returns the contents of the messages that are whole, still pickled."""
-        found = []
+    def messages(self) -> Iterator[bytes]:
+        """Yields the contents of the messages that are whole, still pickled."""
         while len(self._bytes) >= _HEAD.size:
             (size,) = _HEAD.unpack_from(self._bytes)
             end = _HEAD.size + size
             if len(self._bytes) < end:
                 break
-            found.append(bytes(self._bytes[_HEAD.size : end]))
+            body = bytes(self._bytes[_HEAD.size : end])
             del self._bytes[:end]
-        return found
+            yield body
 
 
 def _start(function: str, connection: socket.socket, stderr: BinaryIO, **further: str) -> subprocess.Popen[bytes]:
@@ -114,13 +106,14 @@ def _start(function: str, connection: socket.socket, stderr: BinaryIO, **further
         raise PoolError(f"the workers' processes could not be started: {error}") from error
 
 
-class _Spawned:
-    """A process: ``ended`` returns its exit code, negative for a signal; None while it runs, or nobody says."""
+class Spawned:
+    """A worker that is started from nothing, on every system, and takes a connection."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
+    def __init__(self, connection: socket.socket, stderr: BinaryIO, environment: Mapping[str, str]) -> None:
+        self._process = _start("work_alone", connection, stderr, **environment)
 
     def ended(self, seconds: float = 0.0) -> int | None:
+        """Returns its exit code, negative for a signal; None while it runs, or nobody says."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self._process.returncode
@@ -130,38 +123,12 @@ class _Spawned:
         self.ended(_END_SECONDS)
 
 
-class SpawnedProcesses:
-    """Starts each worker from nothing, on every system."""
-
-    # No news of the processes come: they are asked.
-    control: socket.socket | None = None
-
-    def __init__(self, stderr: BinaryIO, environment: Mapping[str, str] | None = None) -> None:
-        self._stderr, self._environment = stderr, environment or {}
-
-    def start(self, connection: socket.socket) -> _Spawned:
-        """Starts a worker, which takes the connection."""
-        return _Spawned(_start("work_alone", connection, self._stderr, **self._environment))
-
-    def take_news(self) -> None:
-        """Does nothing: processes are asked one by one."""
-
-    def death(self) -> str:
-        """Returns why no process can be started any more; "" where it can."""
-        return ""
-
-    def close(self) -> None:
-        """Does nothing: workers end with their connections."""
-
-
-class _Forked:
+class Forked:
     """The same of a process that the template knows."""
 
-    def __init__(self, template: ForkedProcesses) -> None:
-        self._template = template
-        self.number: int | None = None
+    def __init__(self, template: Template, number: int) -> None:
+        self._template, self._number = template, number
         self.status: int | None = None
-        self.is_unwanted = False
 
     def ended(self, seconds: float = 0.0) -> int | None:
         end = time.monotonic() + seconds
@@ -170,31 +137,28 @@ class _Forked:
         return self.status
 
     def kill(self) -> None:
-        self.is_unwanted = True  # it ends as soon as it is known which one it is
-        if self.number is not None:
-            self._template.order("kill", self.number)
+        self._template.order("kill", self._number)
 
 
-class ForkedProcesses:
+class Template:
     """Forks workers from a process that has imported what they need, which is faster and takes less memory."""
 
     def __init__(self, modules: Sequence[str], stderr: BinaryIO) -> None:
         # News of the processes come through ``control``.
         self.control, theirs = socket.socketpair()
         self._inbox = Inbox(self.control.recv)
-        self._tokens = itertools.count(1)
-        self._unplaced: dict[int, _Forked] = {}
-        self._by_number: dict[int, _Forked] = {}
+        self._numbers = itertools.count()
+        self._running: dict[int, Forked] = {}
         with theirs:
-            self._template = _start("serve", theirs, stderr)
+            self._process = _start("serve", theirs, stderr)
         # Modules that start threads when they are imported must not be among them.
         self.order("import", tuple(modules))
 
-    def start(self, connection: socket.socket) -> _Forked:
+    def fork(self, connection: socket.socket) -> Forked:
         """Forks a worker, which takes the connection."""
-        token = next(self._tokens)
-        found = self._unplaced[token] = _Forked(self)
-        self.order("fork", token, [connection.fileno()])
+        number = next(self._numbers)
+        found = self._running[number] = Forked(self, number)
+        self.order("fork", number, [connection.fileno()])
         return found
 
     def order(self, kind: str, value: object, descriptors: Sequence[int] = ()) -> None:
@@ -203,7 +167,7 @@ class ForkedProcesses:
             socket.send_fds(self.control, [framed((kind, value))], descriptors)
 
     def take_news(self, seconds: float = 0.0) -> None:
-        """Takes what the template says: (-token, process) of a start, and (process, status) of an end."""
+        """Takes what the template says: the number and the status of each process that has ended."""
         self.control.settimeout(seconds)
         try:
             alive = self._inbox.receive()
@@ -214,34 +178,24 @@ class ForkedProcesses:
         if not alive:
             self._end(_STATUS_SECONDS)  # its connection closes before it has ended
         for body in self._inbox.messages():
-            key, value = pickle.loads(body)
-            if key > 0:
-                self._by_number.pop(key).status = value
-                continue
-            process = self._by_number[value] = self._unplaced.pop(-key)
-            process.number = value
-            if process.is_unwanted:
-                process.kill()
+            number, status = pickle.loads(body)
+            self._running.pop(number).status = status
 
     def death(self) -> str:
         """Returns how the template ended; "" while it lives."""
-        status = self._template.poll()
+        status = self._process.poll()
         return "" if status is None else f"the process from which workers are started {how_it_ended(status)}"
 
     def close(self) -> None:
-        """Ends the template and its children."""
         self.control.close()
         self._end(_END_SECONDS)
 
     def _end(self, seconds: float) -> None:
         try:
-            self._template.wait(seconds)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            self._template.kill()
-            self._template.wait()
-
-
-Process: TypeAlias = _Spawned | _Forked
+            self._process.kill()
+            self._process.wait()
 
 
 def how_it_ended(status: int | None) -> str:
@@ -285,14 +239,14 @@ def serve() -> None:
         return data
 
     inbox = Inbox(read)
-    children: set[int] = set()
+    children: dict[int, int] = {}  # the processes that run, by the driver's numbers
     try:
         while True:
             readable = select.select([control.fileno(), woken], [], [])[0]
             if woken in readable:
                 os.read(woken, 4096)
-                for child, status in _ended(children):
-                    control.sendall(framed((child, status)))
+                for ended in _ended(children):
+                    control.sendall(framed(ended))
             if control.fileno() in readable:
                 if not inbox.receive():
                     return
@@ -303,16 +257,16 @@ def serve() -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        for child in children:
+        for child in children.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-        for child in children:
+        for child in children.values():
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child, 0)
         os._exit(0)  # taking down what was imported would take a second
 
 
-def _obey(order: tuple[str, Any], connections: list[int], control: socket.socket, children: set[int]) -> None:
+def _obey(order: tuple[str, Any], connections: list[int], control: socket.socket, children: dict[int, int]) -> None:
     kind, value = order
     if kind == "import":
         for name in value:
@@ -320,25 +274,22 @@ def _obey(order: tuple[str, Any], connections: list[int], control: socket.socket
                 importlib.import_module(name)
     elif kind == "kill":
         if value in children:
-            os.kill(value, signal.SIGKILL)
+            os.kill(children[value], signal.SIGKILL)
     else:
         connection = connections.pop(0)
         child = os.fork()
         if child == 0:
             _become_worker(connection, control)
         os.close(connection)
-        children.add(child)
-        control.sendall(framed((-value, child)))
+        children[value] = child
 
 
-def _ended(children: set[int]) -> list[tuple[int, int]]:
-    found = []
-    for child in list(children):
+def _ended(children: dict[int, int]) -> Iterator[tuple[int, int]]:
+    for number, child in list(children.items()):
         process, status = os.waitpid(child, os.WNOHANG)
         if process:
-            children.remove(child)
-            found.append((child, os.waitstatus_to_exitcode(status)))
-    return found
+            del children[number]
+            yield number, os.waitstatus_to_exitcode(status)
 
 
 def _become_worker(connection: int, control: socket.socket) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +26,7 @@ from .devices import (
     tell_of_devices,
 )
 from .in_process import InProcessPool
-from .placement import free_devices, free_on_nodes
+from .placement import alive_nodes, free_devices, free_on_nodes
 from .ray_session import RaySession, ray_address, ray_is_asked_for, ray_is_running
 
 
@@ -91,8 +92,6 @@ def where_it_runs(
 
 @dataclass(frozen=True)
 class PlannedWorker:
-    """One worker of a run."""
-
     name: str  # in error texts
     devices: tuple[int, ...] | None  # ids of its GPUs or slots; on a cluster with GPUs they are Ray's choice, and None
     cores: tuple[int, ...] | None  # that are its own; None where a cluster decides
@@ -173,31 +172,25 @@ def _planned(place: WorkerPlace, threads: int) -> PlannedWorker:
 def _cluster(ray: Any, asked: tuple[int, ...] | None, layout: WorkerLayout) -> DeviceReport:
     gpus = ray.cluster_resources().get("GPU", 0) > 0
     places = layout.places(free_devices(ray, "GPU" if gpus else None, None if gpus else asked, layout), cores=None)
+    alive = alive_nodes(ray)
     if gpus:
         # Which GPUs these are is known only when Ray hands them out; a run keeps no more than were asked for.
-        most = len(places) if asked is None else layout.workers(len(asked)) * len(_alive(ray))
+        most = len(places) if asked is None else layout.workers(len(asked)) * len(alive)
         names = [f"worker {index}, GPU of Ray's choice" for index in range(min(len(places), most))]
         workers = tuple(PlannedWorker(name, None, None, 1) for name in names)
     else:
         workers = tuple(_planned(place, layout.devices_per_worker) for place in places)
-    return DeviceReport("cluster", "GPU" if gpus else "CPU", workers, _nodes(ray))
-
-
-def _nodes(ray: Any) -> tuple[NodeReport, ...]:
     free = free_on_nodes(ray)
-    return tuple(
+    nodes = tuple(
         NodeReport(
             node["NodeManagerHostname"],
             node["NodeManagerAddress"],
             _devices(node["Resources"]),
-            None if free is None else _devices(free.get(node["NodeID"], {})),
+            None if free is None else _devices(free.get(name, {})),
         )
-        for node in _alive(ray)
+        for name, node in alive.items()
     )
-
-
-def _alive(ray: Any) -> list[Mapping[str, Any]]:
-    return [node for node in ray.nodes() if node["Alive"]]
+    return DeviceReport("cluster", "GPU" if gpus else "CPU", workers, nodes)
 
 
 def _devices(resources: Mapping[str, float]) -> dict[str, float]:
@@ -206,10 +199,6 @@ def _devices(resources: Mapping[str, float]) -> dict[str, float]:
 
 def _ranges(cores: Sequence[int]) -> str:
     """Returns "0-3, 6" for 0, 1, 2, 3, 6."""
-    runs: list[list[int]] = []
-    for core in cores:
-        if runs and core == runs[-1][-1] + 1:
-            runs[-1].append(core)
-        else:
-            runs.append([core])
+    consecutive = itertools.groupby(enumerate(cores), lambda item: item[1] - item[0])
+    runs = [[core for _, core in run] for _, run in consecutive]
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -49,12 +49,7 @@ def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[
     return workers
 
 
-def free_devices(
-    ray: Any,
-    kind: str | None,
-    asked: tuple[int, ...] | None,
-    layout: WorkerLayout = WorkerLayout(),  # noqa: B008
-) -> tuple[int, ...]:
+def free_devices(ray: Any, kind: str | None, asked: tuple[int, ...] | None, layout: WorkerLayout) -> tuple[int, ...]:
     """Returns a number for every device of a cluster that a run may take; slots have a CPU for each worker on them."""
     if asked is not None:
         return asked
@@ -92,6 +87,11 @@ def free_on_nodes(ray: Any) -> Mapping[str, Mapping[str, float]] | None:
     return found
 
 
+def alive_nodes(ray: Any) -> dict[str, Mapping[str, Any]]:
+    """Returns what Ray says of the nodes that live, by id."""
+    return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+
+
 def environment_probe(ray: Any, node: str) -> Any:
     """Returns a call that is done when a node has installed the run's environment; it needs no free device."""
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=True)
@@ -101,8 +101,8 @@ def environment_probe(ray: Any, node: str) -> Any:
 def _wait_for_environment(actors: Actors, kind: str | None) -> None:
     """Waits until the nodes have installed the run's environment, which is no waiting for a place."""
     ray = actors.ray
-    nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get(kind or "CPU", 0)]
-    late = [environment_probe(ray, node["NodeID"]) for node in nodes]
+    nodes = alive_nodes(ray).items()
+    late = [environment_probe(ray, name) for name, node in nodes if node["Resources"].get(kind or "CPU", 0)]
     start, pause = time.monotonic(), _ENVIRONMENT_SECONDS
     while late:
         came, late = actors.wait(late, seconds=pause)
@@ -134,7 +134,12 @@ def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = Non
         came, late = actors.wait(late, seconds=quiet)
     behind = {call: waiting.pop(call) for call in late}
     if not waiting:
-        raise _no_place(recipe)
+        together, alone = recipe.layout.devices_per_worker, recipe.layout.workers_per_device == 1
+        needed = f"{together} CPU" if recipe.kind is None else f"1 CPU and {together if alone else 'a share of a'} "
+        raise PoolError(
+            f"no worker found a place within {PLACEMENT_SECONDS:.0f} s. {_resources(actors.ray)} Each worker needs "
+            f"{needed}{recipe.kind or ''}; ask for fewer device_ids or free some resources."
+        )
     try:
         answers = actors.get(list(waiting))
     except ActorError as error:
@@ -172,19 +177,10 @@ def _keep_asked(workers: list[CrewWorker], gpus: dict[int, tuple[int, ...]], ask
         )
 
 
-def _no_place(recipe: ActorRecipe) -> PoolError:
-    together, alone = recipe.layout.devices_per_worker, recipe.layout.workers_per_device == 1
-    needed = f"{together} CPU" if recipe.kind is None else f"1 CPU and {together if alone else 'a share of a'} "
-    return PoolError(
-        f"no worker found a place within {PLACEMENT_SECONDS:.0f} s. {_resources(recipe.actors.ray)} Each worker needs "
-        f"{needed}{recipe.kind or ''}; ask for fewer device_ids or free some resources."
-    )
-
-
 def _resources(ray: Any) -> str:
-    return f"The cluster has {_named(ray.cluster_resources())}, free are {_named(ray.available_resources())}."
-
-
-def _named(resources: dict[str, float]) -> dict[str, float]:
     # Placement groups add names of their own, which say nothing to a user.
-    return {name: amount for name, amount in resources.items() if "_group_" not in name}
+    whole, free = (
+        {name: amount for name, amount in found.items() if "_group_" not in name}
+        for found in (ray.cluster_resources(), ray.available_resources())
+    )
+    return f"The cluster has {whole}, free are {free}."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import socket
 import sys
 import time
@@ -18,19 +17,13 @@ from ..errors import PoolError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
-from ..users_code import OUR_PACKAGES, is_installed, warn_user
+from ..users_code import OUR_PACKAGES, is_installed
 from .actor_pool import ActorPool
-from .actors import ActorError, Actors, ActorTaskError
+from .actors import ActorDeathError, Actors, ActorTaskError
 from .crew import Crew
 from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
 from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids, tell_why_the_cpu
-from .placement import (
-    cluster_workers,
-    cpu_slots,
-    environment_probe,
-    place_workers,
-    workers_on,
-)
+from .placement import alive_nodes, cluster_workers, cpu_slots, environment_probe, workers_on
 from .ray_session import RaySession, ray_address, ray_is_running
 
 _LOOK_SECONDS = 1.0
@@ -38,8 +31,6 @@ _NODES_SECONDS = 2.0
 
 
 class RayActors(Actors):
-    """Ray's actors."""
-
     def __init__(self, ray: Any) -> None:
         self.ray = ray
         self._next_look = time.monotonic() + _LOOK_SECONDS
@@ -76,7 +67,7 @@ class RayActors(Actors):
             raise ActorTaskError(error.cause, str(error)) from error
         except self.ray.exceptions.RayError as error:
             self._check_alive()  # workers die with the raylet, which is the cause to report
-            raise ActorError(str(error)) from error
+            raise ActorDeathError(str(error)) from error
 
     def _check_alive(self) -> None:
         """Raises PoolError if Ray's process on this machine is dead: seconds later it would end this one silently."""
@@ -133,19 +124,16 @@ class RayPool(ActorPool):
             recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, kind, layout)
             if session.private:
                 ids = tuple(range(npus)) if npus and device_ids is None else ids
-                self._crew.workers += workers_on(recipe, ids, available_cores())
+                workers = workers_on(recipe, ids, available_cores())
             else:
-                self._crew.workers += cluster_workers(recipe, device_ids)
-            self._crew.late = place_workers(self._crew.workers, device_ids)
-            self._crew.start(plan, workload)
+                workers = cluster_workers(recipe, device_ids)
+            self._crew.start(workers, plan, workload, device_ids)
             if not session.private and not (gpus and device_ids is not None):
                 wanted = None if device_ids is None else layout.workers(len(device_ids))
                 self._crew.look_for_nodes = LateNodes(self._crew, recipe, wanted).look
         except BaseException:
             self.close()
             raise
-        for note in self.description.notes:
-            warn_user(note)
 
 
 class LateNodes:
@@ -154,7 +142,7 @@ class LateNodes:
     def __init__(self, crew: Crew, recipe: ActorRecipe, wanted: int | None) -> None:
         # ``wanted`` is the largest number of workers; None takes all that new nodes have.
         self._crew, self._recipe, self._wanted = crew, recipe, wanted
-        self._known = set(_nodes(crew.actors.ray))
+        self._known = set(alive_nodes(crew.actors.ray))
         self._next_look = time.monotonic() + _NODES_SECONDS
         self._preparing: dict[str, Any] = {}
         self._next_device = 1 + max(device for worker in (*crew.workers, *crew.late) for device in worker.place.devices)
@@ -165,7 +153,7 @@ class LateNodes:
             return
         self._next_look = time.monotonic() + _NODES_SECONDS
         ray = self._crew.actors.ray
-        nodes = _nodes(ray)
+        nodes = alive_nodes(ray)
         for node in nodes.keys() - self._known:
             self._known.add(node)
             self._preparing[node] = environment_probe(ray, node)
@@ -174,19 +162,17 @@ class LateNodes:
             if self._crew.actors.wait([probe], seconds=0)[0]:
                 del self._preparing[node]
                 if node in nodes:
-                    self._employ(node, self._devices(nodes[node]))
+                    self._employ(node, nodes[node]["Resources"])
 
-    def _devices(self, resources: dict[str, float]) -> int:
-        kind = self._recipe.kind
-        if kind is not None:
-            return int(resources.get(kind, 0))
-        return cpu_slots(int(resources.get("CPU", 0)), self._recipe.layout)
-
-    def _employ(self, node: str, devices: int) -> None:
+    def _employ(self, node: str, resources: dict[str, float]) -> None:
+        kind, layout = self._recipe.kind, self._recipe.layout
+        devices = int(resources.get(kind or "CPU", 0))
+        if kind is None:
+            devices = cpu_slots(devices, layout)
         if self._wanted is not None:
             missing = self._wanted - len(self._crew.workers) - len(self._crew.late)
-            devices = min(devices, max(0, missing) * self._recipe.layout.devices_per_worker)
-        if self._recipe.layout.workers(devices) < 1:
+            devices = min(devices, max(0, missing) * layout.devices_per_worker)
+        if layout.workers(devices) < 1:
             return
         ids = tuple(range(self._next_device, self._next_device + devices))
         self._next_device += devices
@@ -194,10 +180,6 @@ class LateNodes:
             worker.node = node
             self._crew.start_again(worker)
             self._crew.workers.append(worker)
-
-
-def _nodes(ray: Any) -> dict[str, dict[str, float]]:
-    return {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
 
 
 def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
@@ -212,10 +194,9 @@ def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
 
 def _folders(callback_fn: Callable[[], Any]) -> list[Path]:
     """Returns the folders of the user's own modules."""
-    function = callback_fn
-    while hasattr(function, "func"):  # functools.partial
-        function = function.func
-    name = str(getattr(function, "__module__", None) or type(function).__module__)
+    while hasattr(callback_fn, "func"):  # functools.partial
+        callback_fn = callback_fn.func
+    name = str(getattr(callback_fn, "__module__", None) or type(callback_fn).__module__)
     folders = [_folder_of(name.partition(".")[0]), _folder_of_script()]
     return list(dict.fromkeys(folder for folder in folders if folder is not None and not is_installed(folder)))
 
@@ -225,8 +206,7 @@ def _folder_of(name: str) -> Path | None:
     file = getattr(module, "__file__", None)
     if file is None:
         return None
-    path = Path(file).absolute()
-    return path.parents[1] if hasattr(module, "__path__") else path.parent
+    return Path(file).absolute().parents[1 if hasattr(module, "__path__") else 0]
 
 
 def _folder_of_script() -> Path | None:
@@ -236,12 +216,12 @@ def _folder_of_script() -> Path | None:
 
 def _importable(folder: Path) -> list[Path]:
     try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208
+        found = sorted(folder.iterdir())
     except OSError:
         return []
     return [
-        folder / name
-        for name in names
-        if (name.endswith(".py") and (folder / name).is_file())
-        or (name.isidentifier() and (folder / name / "__init__.py").is_file())
+        path
+        for path in found
+        if (path.name.endswith(".py") and path.is_file())
+        or (path.name.isidentifier() and (path / "__init__.py").is_file())
     ]

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +59,11 @@ def ray_is_asked_for(address: str | None) -> bool:
     return bool(address or os.environ.get("RAY_ADDRESS"))
 
 
-class RaySession:
-    """A Ray that is already initialized, else the cluster at an address (or RAY_ADDRESS), else a private one."""
+class RaySession(contextlib.ExitStack):
+    """A Ray that is already initialized, else the cluster at an address (or RAY_ADDRESS), else a private one.
+
+    ``close`` ends a private Ray, or leaves the cluster that was joined; a Ray that was there before stays.
+    """
 
     def __init__(
         self,
@@ -70,16 +73,18 @@ class RaySession:
         gpus: tuple[int, ...] = (),
         runtime_env: Callable[[], dict[str, Any]] | None = None,
     ) -> None:
+        super().__init__()
         self.private = False
-        self._folder: Path | None = None
-        self._ended = contextlib.ExitStack()
         # A Ray that is initialized already keeps its runtime environment, and so does a job that was submitted.
         if ray_is_running():
             self.ray: Any = sys.modules["ray"]
             return
         address = ray_address(address)
         try:
-            self._ended.enter_context(_ray_leaves_no_trace())
+            # What connecting to Ray changes in this process, and disconnecting leaves.
+            self.callback(setattr, sys, "excepthook", sys.excepthook)
+            self.enter_context(_environment({"PYTHONBREAKPOINT": os.environ.get("PYTHONBREAKPOINT")}))
+            self.enter_context(_termination_as_before())
             # Ray's own handlers would print a stack and end the process where the user's flush and close.
             with _termination_as_before():
                 if address is not None:
@@ -91,20 +96,9 @@ class RaySession:
             self.close()
             raise
 
-    def close(self) -> None:
-        """Ends the private Ray, or leaves the cluster that was joined; a Ray that was there before stays."""
-        self._ended.close()
-        self.private = False
-
-    def __enter__(self) -> RaySession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _join(self, address: str, runtime_env: Callable[[], dict[str, Any]] | None) -> None:
         ray = self.ray = _import_ray()
-        self._ended.callback(ray.shutdown)
+        self.callback(ray.shutdown)
         try:
             _check_reachable(address)
             environment = None if _SUBMITTED_JOB in os.environ or runtime_env is None else runtime_env()
@@ -118,16 +112,16 @@ class RaySession:
             raise _no_cluster(address, error) from error
 
     def _start(self, slots: int, gpus: tuple[int, ...]) -> None:
-        remove_dead_sessions(short_temporary_folder(_LONGEST_FOLDER))
+        remove_dead_sessions(parent := short_temporary_folder(_LONGEST_FOLDER))
         _provide_token()
         ray = self.ray = _import_ray()
-        folder = Path(
-            tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=short_temporary_folder(_LONGEST_FOLDER))
-        )
-        self._folder = folder
-        self._ended.enter_context(owned(folder))
-        self._ended.callback(end_session, folder)
-        self._ended.callback(ray.shutdown)
+        folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=parent))
+        # Not before the lock is free: Windows removes no open file.
+        self.callback(shutil.rmtree, folder, ignore_errors=True)
+        # The system frees the lock when its holder dies.
+        self.enter_context(holding(folder / _OWNER))
+        self.callback(end_session, folder)
+        self.callback(ray.shutdown)
         self.private = True
         environment = {
             "RAY_TMPDIR": None,
@@ -234,32 +228,20 @@ def _visible_gpus(gpus: tuple[int, ...]) -> dict[str, str | None]:
 @contextlib.contextmanager
 def _environment(changes: dict[str, str | None]) -> Iterator[None]:
     """Sets environment variables (None: removes them) that Ray's processes inherit, for a while."""
+
+    def put(values: dict[str, str | None]) -> None:
+        for name, value in values.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
     before = {name: os.environ.get(name) for name in changes}
-    _set_environment(changes)
+    put(changes)
     try:
         yield
     finally:
-        _set_environment(before)
-
-
-def _set_environment(values: Mapping[str, str | None]) -> None:
-    for name, value in values.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _ray_leaves_no_trace() -> Iterator[None]:
-    """Puts back what connecting to Ray changes in this process and disconnecting leaves."""
-    hook, debugger = sys.excepthook, {"PYTHONBREAKPOINT": os.environ.get("PYTHONBREAKPOINT")}
-    try:
-        with _termination_as_before():
-            yield
-    finally:
-        sys.excepthook = hook
-        _set_environment(debugger)
+        put(before)
 
 
 @contextlib.contextmanager
@@ -291,66 +273,42 @@ def _small_and_on_loopback() -> Iterator[dict[str, str]]:
     parameters, wanted = getattr(parameter, "RayParams", None), {"no_monitor": True, "include_log_monitor": False}
     if parameters is not None and set(wanted) <= set(inspect.signature(parameters).parameters):
         instead.append((parameter, "RayParams", functools.partial(parameters, **wanted)))
-    present = [item for item in instead if hasattr(*item[:2])]
-    before = [(module, name, getattr(module, name)) for module, name, _ in present]
-    options = {"_node_ip_address": "127.0.0.1"} if hasattr(services, "resolve_ip_for_localhost") else {}
-    for module, name, function in present:
-        setattr(module, name, function)
-    try:
-        yield options
-    finally:
-        for module, name, original in before:
-            setattr(module, name, original)
-
-
-@contextlib.contextmanager
-def owned(folder: Path) -> Iterator[None]:
-    """Marks a session's folder as in use, by a lock that the system frees when its holder dies, and removes it."""
-    try:
-        with holding(folder / _OWNER):
-            yield
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)  # not before: Windows removes no open file, such as that of the lock
+    with contextlib.ExitStack() as put_back:
+        for module, name, function in instead:
+            if hasattr(module, name):
+                put_back.callback(setattr, module, name, getattr(module, name))
+                setattr(module, name, function)
+        yield {"_node_ip_address": "127.0.0.1"} if hasattr(services, "resolve_ip_for_localhost") else {}
 
 
 def remove_dead_sessions(parent: str | os.PathLike[str]) -> None:
     """Ends private Rays whose owner was killed, and removes their folders in ``parent``."""
     # Ray's processes notice by themselves that their driver is gone, but only after about a minute.
     for folder in folders_of_dead_processes(parent, FOLDER_PREFIX):
-        # The lock also shows owners whose process id means nothing here, as in another container with the same /tmp.
-        if not _is_owned(folder):
-            end_session(folder)
+        lock = folder / _OWNER
+        try:
+            # It also shows owners whose process id means nothing here, as in another container with the same /tmp.
+            with holding(lock, wait=False) if lock.is_file() else contextlib.nullcontext():
+                pass
+        except (OSError, TimeoutError):
+            continue  # somebody's, perhaps another user's
+        end_session(folder)
 
 
 def end_session(folder: Path) -> None:
-    """Ends what still runs of a private Ray, and removes its folder."""
-    end_processes(folder.name)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def end_processes(session: str) -> None:
-    """Kills every process of the private Ray with a folder of that name, and waits until they are gone."""
+    """Kills every process of the private Ray with that folder, waits until they are gone, and removes the folder."""
     deadline = time.monotonic() + _END_SECONDS
     # A raylet may start one more worker while its processes are being listed.
-    while processes := session_processes(session):
+    while processes := session_processes(folder.name):
         for process in processes:
             with contextlib.suppress(OSError):
                 os.kill(process, KILL)
         if time.monotonic() > deadline:
-            return
+            break
         time.sleep(0.02)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def session_processes(session: str) -> list[int]:
     """Returns the ids of a private Ray's living processes; a process that has ended has no environment any more."""
     return processes_with(SESSION_VARIABLE, session, title=b"ray::")
-
-
-def _is_owned(folder: Path) -> bool:
-    if not (folder / _OWNER).is_file():
-        return False
-    try:
-        with holding(folder / _OWNER, wait=False):
-            return False
-    except (OSError, TimeoutError):
-        return True  # somebody's, perhaps another user's

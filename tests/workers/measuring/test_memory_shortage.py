@@ -109,7 +109,7 @@ def load_without_memory(where):
     assert worker.call() is None
     worker.start(MeasurementOptions(), PLAN)
     with hungry_network.memory_limit(24):
-        error = worker.load(*vectors, (), [(1.0, 1.0)])
+        error = worker.ask("load", *vectors, (), [(1.0, 1.0)])
     assert isinstance(error, MemoryShortageError)
     return str(error)
 

@@ -26,7 +26,7 @@ from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, StateTask
-from workers.pools import chunks, local_pool, placement, ray_pool
+from workers.pools import chunks, crew, local_pool, placement
 from workers.pools.crew_worker import mentioned_frameworks
 from workers.pools.in_process import InProcessPool
 from workers.pools.local_pool import LocalPool
@@ -74,24 +74,23 @@ class OwnError(ValueError):
 class Unreadable(torch.utils.data.Dataset):
     """Its rows raise an error, which is made anew each time."""
 
-    def __init__(self, make, *arguments):
-        self._make = make, arguments
+    def __init__(self, make):
+        self._make = make
 
     def __len__(self):
         return 8
 
     def __getitem__(self, index):
-        make, arguments = self._make
-        raise make(*arguments)
+        raise self._make()
 
 
 def raising():
     return {}["x"]
 
 
-def reading(make, *arguments):
+def reading(make):
     """A callback_fn whose data set raises an error."""
-    return lambda: (nn.MSELoss(), nn.Linear(2, 1), Unreadable(make, *arguments), {})
+    return lambda: (nn.MSELoss(), nn.Linear(2, 1), Unreadable(make), {})
 
 
 on_ray = pytest.mark.parametrize("workers_on", [RAY], indirect=True)
@@ -188,7 +187,10 @@ class TestCallbacks:
             del sys.modules[name]
 
     def test_a_closure_over_a_live_object_is_refused(self, workers_on):
-        text = r"callback_fn cannot be sent .*\(TypeError: .*lock.*define it at the top level of a module, which"
+        text = (
+            r"^callback_fn cannot be sent to the workers \(TypeError: .*lock.*\); build .* inside the function .* "
+            r"script or a notebook, or define it at the top level of a module, which workers import\.$"
+        )
         with pytest.raises(CallbackFunctionError, match=text):
             workers_on(locked(), MeasurementOptions(), device_ids=(0,))
         assert ray_is_running() == (workers_on is RayPool)
@@ -239,9 +241,9 @@ class TestCallbacks:
         ("callback", "text", "note"),
         [
             (raising, "callback_fn raised KeyError: 'x'", "in raising"),
-            (reading(ValueError, "row 3 is damaged"), "ValueError: row 3 is damaged", "in __getitem__"),
-            (reading(OSError, "no row"), "OSError: no row", "in __getitem__"),
-            (reading(OwnError, "row", 3), "OwnError: row 3", "in __getitem__"),
+            (reading(lambda: ValueError("row 3 is damaged")), "ValueError: row 3 is damaged", "in __getitem__"),
+            (reading(lambda: OSError("no row")), "OSError: no row", "in __getitem__"),
+            (reading(lambda: OwnError("row", 3)), "OwnError: row 3", "in __getitem__"),
         ],
     )
     @ray_or_forked
@@ -442,8 +444,7 @@ def let_the_late_one_come(workers_on, request, tmp_path, monkeypatch):
         finally:
             del actors.wait
 
-    for module in (local_pool, ray_pool):
-        monkeypatch.setattr(module, "place_workers", place_the_first)
+    monkeypatch.setattr(crew, "place_workers", place_the_first)
     return come
 
 
@@ -480,29 +481,25 @@ def test_a_process_of_this_machine_is_waited_for(monkeypatch):
 
 
 @on_ray
-class TestPlaces:
-    @pytest.mark.slow
-    def test_some_find_no_place(self, workers_on, paraboloid, monkeypatch):
-        """The cluster has four places, two of which are taken."""
-        wait_until_free(2, "CPU")
-        with pytest.warns(UserWarning, match=r"\d of 5 workers found no place soon after the others; the run begins"):
-            pool = workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2, 3, 4))
-        with pool:
-            assert 1 <= pool.workers <= 2
-            pool.load(*paraboloid_plane())
-            assert len(values(pool.run(line(*range(5))))) == 5
-            wait_until_free(0, "CPU")  # one that is late takes what a busy machine gave too late
-            monkeypatch.setattr(placement, "PLACEMENT_SECONDS", 1.0)
-            text = r"no worker found a place within 1 s\. The cluster has .*'CPU': 4.* Each worker needs 1 CPU;"
-            with pytest.raises(PoolError, match=text):
-                workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))
-        assert ray_is_running() == (workers_on is RayPool)
-
-    @pytest.mark.slow
-    def test_all_free_places_by_default(self, workers_on, paraboloid):
-        wait_until_free(2, "CPU")
-        with workers_on(Paraboloid, MeasurementOptions()) as pool:
-            assert pool.workers == 2  # one for each free CPU; the other two are taken
+@pytest.mark.slow
+def test_some_find_no_place(workers_on, paraboloid, monkeypatch):
+    """The cluster has four places, two of which are taken; without ids, a run asks for the others alone."""
+    wait_until_free(2, "CPU")
+    with workers_on(Paraboloid, MeasurementOptions()) as pool:
+        assert pool.workers == 2
+    wait_until_free(2, "CPU")
+    with pytest.warns(UserWarning, match=r"\d of 5 workers found no place soon after the others; the run begins"):
+        pool = workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2, 3, 4))
+    with pool:
+        assert 1 <= pool.workers <= 2
+        pool.load(*paraboloid_plane())
+        assert len(values(pool.run(line(*range(5))))) == 5
+        wait_until_free(0, "CPU")  # one that is late takes what a busy machine gave too late
+        monkeypatch.setattr(placement, "PLACEMENT_SECONDS", 1.0)
+        text = r"no worker found a place within 1 s\. The cluster has .*'CPU': 4.* Each worker needs 1 CPU;"
+        with pytest.raises(PoolError, match=text):
+            workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))
+    assert ray_is_running() == (workers_on is RayPool)
 
 
 @pytest.mark.parametrize(

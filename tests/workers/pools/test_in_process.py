@@ -180,11 +180,6 @@ class TestDeterminism:
 
 
 class TestChoice:
-    def test_one_device_needs_no_ray(self):
-        for device_ids in ([0], None):
-            with open_pool(Paraboloid, MeasurementOptions(), device_ids=device_ids) as pool:
-                assert isinstance(pool, InProcessPool)
-
     @pytest.mark.parametrize(
         ("arguments", "error", "text"),
         [

@@ -67,7 +67,7 @@ class TestStoredValues:
             "empty": np.zeros((0, 5)),
             "number": np.array(3.5),
         }
-        found = StoredValue.of((value, "and text")).load()
+        found = StoredValue((value, "and text")).load()
         assert found[1] == "and text"
         for name, array in value.items():
             np.testing.assert_array_equal(found[0][name], array, strict=True)
@@ -90,7 +90,7 @@ class TestStoredValues:
     def test_nothing_stays_open(self):
         before = len(list(Path("/proc/self/fd").iterdir()))
         for _ in range(5):
-            assert StoredValue.of(np.ones(1000)).load().sum() == 1000
+            assert StoredValue(np.ones(1000)).load().sum() == 1000
         assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 

@@ -134,8 +134,8 @@ def test_a_worker_of_several_cpus_does_not_span_nodes():
         state=types.SimpleNamespace(available_resources_per_node=lambda: free),
         worker=types.SimpleNamespace(_global_node=object()),
     )
-    assert free_devices(ray, None, None) == tuple(range(8))
+    assert free_devices(ray, None, None, WorkerLayout()) == tuple(range(8))
     assert free_devices(ray, None, None, WorkerLayout(devices_per_worker=2)) == tuple(range(6))
-    assert free_devices(ray, None, (4, 5)) == (4, 5)
+    assert free_devices(ray, None, (4, 5), WorkerLayout()) == (4, 5)
     ray._private.worker._global_node = None  # a client, which is told the sum alone
     assert free_devices(ray, None, None, WorkerLayout(devices_per_worker=3)) == tuple(range(6))

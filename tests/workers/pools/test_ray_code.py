@@ -1,6 +1,7 @@
 """Which code travels to a cluster."""
 
 import functools
+import importlib
 import sys
 from pathlib import Path
 
@@ -32,37 +33,34 @@ def project(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.fixture
+def module(project):
+    return importlib.import_module("own_training_module")
+
+
 @pytest.mark.parametrize("wrap", [lambda function: function, functools.partial])
-@pytest.mark.parametrize("module", ["own_training_module", "own_package"])
-def test_modules_and_packages_beside_the_callback(project, module, wrap):
-    callback = wrap(__import__(module).callback_fn)
+@pytest.mark.parametrize("name", ["own_training_module", "own_package"])
+def test_modules_and_packages_beside_the_callback(project, name, wrap):
+    callback = wrap(importlib.import_module(name).callback_fn)
     expected = [str(project / name) for name in ("nets", "own_package", "own_training_module.py", "parts.py")]
     assert code_of(callback) == {"py_modules": OURS + expected, "excludes": ["**/__pycache__"]}
 
 
-def test_the_class_of_a_callable_object(project):
-    import own_training_module
-
-    kind = type("Kind", (), {"__call__": lambda self: None, "__module__": own_training_module.__name__})
+def test_the_class_of_a_callable_object(project, module):
+    kind = type("Kind", (), {"__call__": lambda self: None, "__module__": module.__name__})
     assert str(project / "parts.py") in code_of(kind())["py_modules"]
 
 
 def test_what_is_installed_stays(project):
-    import pathlib
-
-    assert code_of(pathlib.Path)["py_modules"] == OURS
+    assert code_of(Path)["py_modules"] == OURS
     assert code_of(pytest.fixture)["py_modules"] == OURS
 
 
-def test_a_folder_that_is_gone(project):
-    import own_training_module
-
+def test_a_folder_that_is_gone(project, module):
     project.rename(project.with_name("elsewhere"))
-    assert code_of(own_training_module.callback_fn)["py_modules"] == OURS
+    assert code_of(module.callback_fn)["py_modules"] == OURS
 
 
-def test_a_users_file_of_our_name_does_not_replace_us(project):
-    import own_training_module
-
+def test_a_users_file_of_our_name_does_not_replace_us(project, module):
     (project / "workers.py").touch()
-    assert str(project / "workers.py") not in code_of(own_training_module.callback_fn)["py_modules"]
+    assert str(project / "workers.py") not in code_of(module.callback_fn)["py_modules"]

@@ -15,13 +15,7 @@ from own_processes import ended_process
 from waiting import PATIENCE, wait_until
 
 from collectors.files.system import holding
-from workers.pools.ray_session import SESSION_VARIABLE, end_processes, owned, remove_dead_sessions, session_processes
-
-
-@pytest.fixture
-def dead():
-    """The id of a process that has ended."""
-    return ended_process()
+from workers.pools.ray_session import SESSION_VARIABLE, end_session, remove_dead_sessions, session_processes
 
 
 def make(folder, name):
@@ -29,6 +23,12 @@ def make(folder, name):
     (path / "session").mkdir(parents=True)
     (path / "session" / "log").write_text("x")
     return path
+
+
+@pytest.fixture
+def left(tmp_path):
+    """The folder of a process that has ended."""
+    return make(tmp_path, f"landscape-ray-{ended_process()}-abc")
 
 
 def process_of(session):
@@ -39,60 +39,46 @@ def process_of(session):
     return process
 
 
-def test_a_dead_owners_folder_goes_and_a_living_ones_stays(tmp_path, dead):
-    gone = make(tmp_path, f"landscape-ray-{dead}-abc")
-    stays = [
-        make(tmp_path, name)
-        for name in (f"landscape-ray-{os.getpid()}-abc", "ray-1-2", "landscape-ray-x-1", f"landscape-{dead}-abc")
-    ]
+def test_a_dead_owners_folder_goes_and_a_living_ones_stays(tmp_path, left):
+    others = f"landscape-ray-{os.getpid()}-abc", "ray-1-2", "landscape-ray-x-1", left.name.replace("ray-", "")
+    stays = [make(tmp_path, name) for name in others]
     remove_dead_sessions(tmp_path)
-    assert not gone.exists()
+    assert not left.exists()
     assert all(path.exists() for path in stays)
 
 
-def test_the_processes_of_a_dead_owner_end(tmp_path, dead):
-    path = make(tmp_path, f"landscape-ray-{dead}-abc")
-    left, other = process_of(path.name), process_of("landscape-ray-1-other")
+def test_the_processes_of_a_dead_owner_end(tmp_path, left):
+    its, other = process_of(left.name), process_of("landscape-ray-1-other")
     try:
         remove_dead_sessions(tmp_path)
-        assert left.wait(timeout=PATIENCE) == -signal.SIGKILL
-        assert not path.exists()
+        assert its.wait(timeout=PATIENCE) == -signal.SIGKILL
+        assert not left.exists()
         assert other.poll() is None
     finally:
-        left.kill()
-        other.kill()
-        left.wait()
-        other.wait()
+        for process in (its, other):
+            process.kill()
+            process.wait()
 
 
-def test_a_locked_folder_stays_whatever_its_owners_id_says(tmp_path, dead):
+def test_a_locked_folder_stays_whatever_its_owners_id_says(tmp_path, left):
     """In another container with the same /tmp, ids mean other processes."""
-    path = make(tmp_path, f"landscape-ray-{dead}-abc")
-    with holding(path / "owner"):
+    with holding(left / "owner"):
         remove_dead_sessions(tmp_path)
-        assert path.exists()
+        assert (left / "session" / "log").exists()
     remove_dead_sessions(tmp_path)
-    assert not path.exists()
+    assert not left.exists()
 
 
-def test_a_session_removes_its_folder_and_nobody_else_does_meanwhile(tmp_path, dead):
-    path = make(tmp_path, f"landscape-ray-{dead}-abc")
-    with owned(path):
-        remove_dead_sessions(tmp_path)
-        assert (path / "session" / "log").exists()
-    assert not path.exists()
-
-
-def test_a_link_is_not_followed(tmp_path, dead):
+def test_a_link_is_not_followed(tmp_path):
     elsewhere = make(tmp_path, "elsewhere")
-    (tmp_path / f"landscape-ray-{dead}-abc").symlink_to(elsewhere)
+    (tmp_path / f"landscape-ray-{ended_process()}-abc").symlink_to(elsewhere)
     remove_dead_sessions(tmp_path)
     assert (elsewhere / "session" / "log").exists()
 
 
-def test_this_process_is_never_ended(monkeypatch):
+def test_this_process_is_never_ended(tmp_path, monkeypatch):
     monkeypatch.setenv(SESSION_VARIABLE, "mine")
-    end_processes("mine")
+    end_session(tmp_path / "mine")
     assert session_processes("mine") == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -48,8 +49,8 @@ class Network(nn.Linear):
         return super().forward(pictures[:, :16].float() / 255)
 
 
-def callback_fn():
-    return nn.CrossEntropyLoss(), Network(), DataLoader(Pictures(), batch_size=50), {}
+def callback_fn(pictures=Pictures):
+    return nn.CrossEntropyLoss(), Network(), DataLoader(pictures(), batch_size=50), {}
 
 
 def mapped(process: int) -> tuple[int, int, set[str]]:
@@ -69,16 +70,27 @@ def mapped(process: int) -> tuple[int, int, set[str]]:
     return resident, share, inodes
 
 
+PLANE = plane_of(Network(), axes=1)
+TASKS = [PointTask(index, (float(x),)) for index, x in enumerate(np.linspace(-1, 1, 40))]
+PLAN, OPTIONS = MeasurementPlan(50, 1), MeasurementOptions()
+on_two = functools.partial(RayPool, options=OPTIONS, device_ids=(0, 1), plan=PLAN)
+
+
+def losses(pool):
+    return {result.key: result.values["loss"] for result in pool.run(TASKS)}
+
+
+@pytest.fixture(scope="module")
+def expected():
+    with InProcessPool(callback_fn, OPTIONS, plan=PLAN) as alone:
+        alone.load(*PLANE)
+        return losses(alone)
+
+
 @pytest.mark.slow
-def test_two_workers_have_the_samples_once():
-    plane = plane_of(Network(), axes=1)
-    tasks = [PointTask(index, (float(x),)) for index, x in enumerate(np.linspace(-1, 1, 9))]
-    plan, options = MeasurementPlan(50, 1), MeasurementOptions()
-    with InProcessPool(callback_fn, options, plan=plan) as alone:
-        alone.load(*plane)
-        expected = {result.key: result.values["loss"] for result in alone.run(tasks)}
-    with RayPool(callback_fn, options, device_ids=(0, 1), plan=plan) as pool:
-        pool.load(*plane)
+def test_two_workers_have_the_samples_once(expected):
+    with on_two(callback_fn) as pool:
+        pool.load(*PLANE)
         pool.measure_origin()
         first, second = pool.process_ids
         (resident, share, files), (other_resident, other_share, other_files) = mapped(first), mapped(second)
@@ -89,7 +101,7 @@ def test_two_workers_have_the_samples_once():
         assert share + other_share < 1.1 * size, "each page is counted once, half for each"
         # Whoever takes the place of the worker that read them maps what the other one has.
         os.kill(first, signal.SIGKILL)
-        found = {result.key: result.values["loss"] for result in pool.run(tasks)}
+        found = losses(pool)
         pool.measure_origin()
         new = next(process for process in pool.process_ids if process != second)
         assert mapped(new)[2] == other_files
@@ -105,35 +117,24 @@ class Fickle(Pictures):
         return (values + (index == COUNT - 1 and Path(os.environ["MARKER"]).exists()), target)
 
 
-def fickle_callback_fn():
-    return nn.CrossEntropyLoss(), Network(), DataLoader(Fickle(), batch_size=50), {}
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the samples take more memory:UserWarning")
-def test_workers_read_what_does_not_fit_in_passes(tmp_path, monkeypatch):
+def test_workers_read_what_does_not_fit_in_passes(expected, tmp_path, monkeypatch):
     """The same numbers as in memory, a pass for each chunk; passes that differ end the run with one clear error."""
     marker = tmp_path / "changed"
     monkeypatch.setenv("MARKER", str(marker))
-    plane = plane_of(Network(), axes=1)
-    tasks = [PointTask(index, (float(x),)) for index, x in enumerate(np.linspace(-1, 1, 40))]
-    plan, options, memory = MeasurementPlan(50, 1), MeasurementOptions(), SampleMemory(limit=COUNT * WIDTH // 4)
-    with InProcessPool(callback_fn, options, plan=plan) as alone:
-        alone.load(*plane)
-        expected = {result.key: result.values["loss"] for result in alone.run(tasks)}
-    with RayPool(callback_fn, options, device_ids=(0, 1), plan=plan, memory=memory) as pool:
-        pool.load(*plane)
+    memory = SampleMemory(limit=COUNT * WIDTH // 4)
+    with on_two(callback_fn, memory=memory) as pool:
+        pool.load(*PLANE)
         for origin in pool.measure_origin():
             assert origin.measured.pass_cost.points >= 1
         assert pool.description.streamed
-        found = {result.key: result.values["loss"] for result in pool.run(tasks)}
-        assert found == pytest.approx(expected, rel=1e-6)
+        assert losses(pool) == pytest.approx(expected, rel=1e-6)
         assert all(mapped(process)[0] < COUNT * WIDTH / 2 for process in pool.process_ids)
-    with RayPool(fickle_callback_fn, options, device_ids=(0, 1), plan=plan, memory=memory) as pool:
-        pool.load(*plane)
+    with on_two(functools.partial(callback_fn, Fickle), memory=memory) as pool:
+        pool.load(*PLANE)
         pool.measure_origin()
         marker.touch()
-        with pytest.raises(ChangedSamplesError, match=r"batch 19 .* is another one now"):
-            pool.load(*plane)
-        with pytest.raises(ChangedSamplesError, match=r"batch 19 .* is another one now"):
-            list(pool.run(tasks))
+        for measure in (lambda: pool.load(*PLANE), lambda: losses(pool)):
+            with pytest.raises(ChangedSamplesError, match=r"batch 19 .* is another one now"):
+                measure()

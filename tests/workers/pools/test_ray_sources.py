@@ -79,9 +79,12 @@ class TestWhoReads:
         assert 2 <= asked.count([]) <= 4
         assert [worker.cannot_read is worker.actor for worker in crew.workers] == [False, True, False, True]
 
-    def test_what_the_driver_cannot_read_either_fails_once(self, monkeypatch):
+    @pytest.mark.parametrize(("blind", "seconds"), [({0, 1, 2, 3}, (0.5,) * 4), ({1}, (500.0, 0.5))])
+    def test_what_the_driver_cannot_read_either_fails_once(self, monkeypatch, blind, seconds):
+        """A slow worker may have read it, but nobody waits for a worker that hangs."""
         driver = Driver(OSError("the disk is gone"))
-        results, _ = self.run(monkeypatch, [driver.task(number) for number in range(20)], blind={0, 1, 2, 3})
+        tasks = [driver.task(number) for number in range(20)]
+        results, _ = self.run(monkeypatch, tasks, blind=blind, seconds=seconds)
         assert Counter(result.key for result in results) == Counter(range(20))
         assert all("OSError: the disk is gone" in result.error for result in results)
 
@@ -109,13 +112,6 @@ class TestWhoReads:
         assert len(values(results)) == 10
         assert not driver.reads
         assert crew.ray.now < 100
-
-    def test_a_thief_without_reach_and_a_driver_without_it(self, monkeypatch):
-        """The slow worker may have read it, but nobody waits for a worker that hangs."""
-        driver = Driver(OSError("gone"))
-        tasks = [driver.task(number) for number in range(10)]
-        results, _ = self.run(monkeypatch, tasks, blind={1}, seconds=(500.0, 0.5))
-        assert Counter(result.key for result in results) == Counter(range(10))
 
     def test_what_cannot_be_pickled_is_sent(self, monkeypatch):
         driver = Driver()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay, use_clock
 
 from workers.pool import PointTask, StateTask
-from workers.pools.chunks import CHUNK_SECONDS, Chunk, MeasuredSpeed
+from workers.pools.chunks import Chunk, MeasuredSpeed
 from workers.pools.crew_run import CrewRun, chunks_to_steal
 from workers.pools.crew_worker import CrewWorker, InFlight
 from workers.pools.devices import WorkerPlace
@@ -78,11 +78,6 @@ class TestChoice:
 
 
 class TestSpeed:
-    def test_the_first_chunk_is_one_point(self):
-        speed = MeasuredSpeed()
-        assert not speed.is_known
-        assert speed.points_in(CHUNK_SECONDS) == 1
-
     @pytest.mark.parametrize(
         ("points", "times", "expected"),
         [
@@ -118,12 +113,12 @@ def simulate(monkeypatch, crew, tasks):
     return results, crew.ray.now - start
 
 
-def _noted(submit, sizes):
-    def noted(self, worker, chunk):
-        sizes.append(len(chunk.tasks))
-        submit(self, worker, chunk)
-
-    return noted
+@pytest.fixture
+def sizes(monkeypatch):
+    """How many points the chunks have that are given out."""
+    found, submit = [], CrewRun._submit
+    monkeypatch.setattr(CrewRun, "_submit", lambda *given: (found.append(len(given[2].tasks)), submit(*given)))
+    return found
 
 
 def crew_of(*seconds, **more):
@@ -142,23 +137,18 @@ class TestShareOfTheIdealSpeed:
         assert sum(worker.actor.busy for worker in crew.workers) < 2 * 4096 * 0.05 * 1.02
 
     @pytest.mark.slow
-    def test_a_turn_of_the_driver_serves_several_of_many_workers(self, monkeypatch):
+    def test_a_turn_of_the_driver_serves_several_of_many_workers(self, monkeypatch, sizes):
         """Each wait looks at all 512 of them, so one for each chunk would cost the driver more than anything else."""
         crew = crew_of(*[0.45 + 0.1 * number / 512 for number in range(512)])
         looked, wait = [], crew.ray.wait
         crew.ray.wait = lambda references, **how: (looked.append(len(references)), wait(references, **how))[1]
-        chunks = []
-        monkeypatch.setattr(CrewRun, "_submit", _noted(CrewRun._submit, chunks))
         _, seconds = simulate(monkeypatch, crew, points(512 * 20))
-        assert sum(looked) < 250 * len(chunks)  # 1,007 before
+        assert sum(looked) < 250 * len(sizes)  # 1,007 before
         assert 20 * 0.5 / seconds >= 0.95
 
-    def test_short_points_come_in_chunks_that_the_driver_can_give_out(self, monkeypatch):
+    def test_short_points_come_in_chunks_that_the_driver_can_give_out(self, monkeypatch, sizes):
         """Chunks of one point at the end would ask more of the driver than it can do."""
-        crew = crew_of(*[0.005] * 64)
-        sizes = []
-        monkeypatch.setattr(CrewRun, "_submit", _noted(CrewRun._submit, sizes))
-        simulate(monkeypatch, crew, points(64 * 400))
+        simulate(monkeypatch, crew_of(*[0.005] * 64), points(64 * 400))
         assert len(sizes) < 64 * 16  # 1,254 before
         # All but the first three of each worker, whose speed is not known yet, take 32 ms at least.
         assert sum(size < 6 for size in sizes) <= 3 * 64 + 1

@@ -114,8 +114,9 @@ if __name__ == "__main__":
 """
 
 LOGICAL_GPUS = """
-import os, signal, sys
+import os, re, signal, sys
 sys.path[:0] = sys.argv[1:2]
+import pytest
 import ray
 from cluster_devices import wait_longer_for_places, wait_until_free
 from place_reports import GivenDevices, numbers
@@ -130,12 +131,8 @@ OPTIONS = MeasurementOptions()
 wait_longer_for_places(setattr)
 
 def refused(text, **arguments):
-    try:
+    with pytest.raises(PoolError, match=re.escape(text)):
         open_pool(GivenDevices, OPTIONS, **arguments)
-    except PoolError as error:
-        assert text in str(error), error
-    else:
-        raise AssertionError("a GPU was shared with another run")
 
 def ids(pool):
     return [worker.place.devices for worker in pool._crew.workers]
