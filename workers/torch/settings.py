@@ -181,33 +181,32 @@ class RandomNumbers:
             "random one, and points differ by their weights alone."
         ]
 
-    def kept(self, settings: contextlib.AbstractContextManager[None]) -> contextlib.AbstractContextManager[None]:
-        """Returns the settings, at whose end all generators are put back, which are the process's own."""
-        return settings if self._seed is None else self._kept_with(settings)
-
     @contextlib.contextmanager
-    def _kept_with(self, settings: contextlib.AbstractContextManager[None]) -> Iterator[None]:
-        with settings, random_state_kept(), torch.random.fork_rng(self._gpus):
+    def kept(self, settings: contextlib.AbstractContextManager[None]) -> Iterator[None]:
+        """Enters the settings, at whose end all generators are put back, which are the process's own."""
+        with settings, contextlib.ExitStack() as stack:
+            if self._seed is not None:
+                stack.enter_context(random_state_kept())
+                stack.enter_context(torch.random.fork_rng(self._gpus))
             yield
 
     def numbered(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Returns the function for one pass over the batches, in order; what follows a batch draws after it."""
         if self._seed is None:
             return forward
-        seed, numbers = self._seed, itertools.count()
+        numbers = itertools.count()
 
         def run(*inputs: Any, **named_inputs: Any) -> Any:
-            self._start(_seed_of_batch(seed, next(numbers)))
+            self.start_batch(next(numbers))
             return forward(*inputs, **named_inputs)
 
         return run
 
     def start_batch(self, number: int) -> None:
         """Lets what follows draw the numbers of the data set's own batch with this number; does nothing unseeded."""
-        if self._seed is not None:
-            self._start(_seed_of_batch(self._seed, number))
-
-    def _start(self, value: int) -> None:
+        if self._seed is None:
+            return
+        value = _seed_of_batch(self._seed, number)
         torch.default_generator.manual_seed(value)
         for gpu in self._gpus:
             with torch.cuda.device(gpu):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 from collections.abc import Callable
@@ -67,10 +66,8 @@ def compile_network(
     # A package is loaded by later runs and other workers without the compiler.
     if device.type == "cpu" and plan.compiler != "torch.compile":
         try:
-            package = functools.partial(
-                PackagedNetwork, folder=package_folder(), threads=plan.threads, options=options, builds=builds
-            )
-            packaged = package(network) if first_layer is None else SplitNetwork(network, first_layer, package)
+            how = dict[str, Any](folder=package_folder(), threads=plan.threads, options=options, builds=builds)
+            packaged = SplitNetwork(network, first_layer, **how) if first_layer else PackagedNetwork(network, **how)
             problem = difference(packaged)
             if problem and packaged.found:
                 packaged.discard()  # perhaps it is of other code, in a way that the key does not see
@@ -81,11 +78,12 @@ def compile_network(
             if problem:
                 packaged.discard()
                 return Compiled(problem=problem)
-            packaged.allow_building()
+            packaged.builds = True  # measuring may meet further shapes of inputs
             return Compiled(packaged, compiler="AOTInductor", was_there=packaged.found)
     if not builds:
         return Compiled()
-    if device.type == "cpu" and not _has_compiler():
+    compilers = os.environ.get("CXX") or "g++", "c++", "clang++"
+    if device.type == "cpu" and not any(map(shutil.which, compilers)):
         return Compiled(problem="there is no C++ compiler")
     try:
         with compiler_cache():
@@ -128,7 +126,3 @@ def _difference(expected: dict[str, float], found: dict[str, float], precision: 
         changed = {name: (value, found[name]) for name, value in expected.items() if found[name] != value}
         return f"compiled it gives other values, eager against compiled: {changed}"
     return ""
-
-
-def _has_compiler() -> bool:
-    return any(map(shutil.which, (os.environ.get("CXX") or "g++", "c++", "clang++")))

@@ -43,29 +43,23 @@ def find_first_layer(
         or any(map(_is_compiled, network.modules()))
     ):
         return None
+    found: FirstCall | None = None
     try:
-        return _find(network, forward, samples, batch_size, most_bytes)
+        batches = samples.batches(batch_size)
+        for batch in {0: batches[0], len(batches) - 1: batches[-1]}.values():  # the last one may have another size
+            calls = _watch(network, forward, batch)
+            # None takes a layer whether it is worth it or not.
+            if most_bytes is not None:
+                kept = _KEPT * samples.count / batch.size
+                calls = [call for call in calls if call.is_worth_it and kept * call.output.nbytes <= most_bytes]
+            call = max(calls, key=lambda call: call.share, default=None)
+            if call is None or (found is not None and call.layer is not found.layer):
+                return None
+            found = call
     except Exception as error:
         if not is_memory_shortage(error):
             raise
         return None
-
-
-def _find(
-    network: nn.Module, forward: Callable[..., Any], samples: Samples, batch_size: int | None, most_bytes: float | None
-) -> FirstCall | None:
-    batches = samples.batches(batch_size)
-    found: FirstCall | None = None
-    for batch in {0: batches[0], len(batches) - 1: batches[-1]}.values():  # the last one may have another size
-        calls = _watch(network, forward, batch)
-        # None takes a layer whether it is worth it or not.
-        if most_bytes is not None:
-            kept = _KEPT * samples.count / batch.size
-            calls = [call for call in calls if call.is_worth_it and kept * call.output.nbytes <= most_bytes]
-        call = max(calls, key=lambda call: call.share) if calls else None
-        if call is None or (found is not None and call.layer is not found.layer):
-            return None
-        found = call
     return found
 
 
@@ -167,14 +161,10 @@ def _is_plain(layer: nn.Module) -> bool:
     """Returns whether a layer does what its class says, and nothing else, with parameters of its own."""
     if type(layer) not in _LAYERS or layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer):
         return False
-    tensors = [item for item in layer._parameters.values() if item is not None]
-    names = {name for name, item in layer._parameters.items() if item is not None}
-    kinds = {(type(item), type(item.data), item.dtype, item.device.type) for item in tensors}
-    return (
-        names in ({"weight"}, {"weight", "bias"})
-        and len(kinds) == 1
-        and kinds <= {(nn.Parameter, torch.Tensor, dtype, "cpu") for dtype in _TYPES}
-    )
+    tensors = {name: item for name, item in layer._parameters.items() if item is not None}
+    kinds = {(type(item), type(item.data), item.dtype, item.device.type) for item in tensors.values()}
+    known = [{(nn.Parameter, torch.Tensor, dtype, "cpu")} for dtype in _TYPES]
+    return set(tensors) in ({"weight"}, {"weight", "bias"}) and kinds in known
 
 
 def _is_compiled(layer: nn.Module) -> bool:

@@ -168,12 +168,12 @@ def _key(values: torch.Tensor) -> _Key:
     return values.data_ptr(), values.shape, values.stride(), values.dtype
 
 
-class SplitNetwork:
+class SplitNetwork(PackagedNetwork):
     """A network whose first layer is computed by PyTorch, or once for a plane; the rest is one package for both."""
 
-    def __init__(self, network: nn.Module, first_layer: FirstLayer, package: Callable[..., PackagedNetwork]) -> None:
-        self._network, self._first_layer = network, first_layer
-        self._rest = package(_Rest(network, first_layer.layer).eval(), code=_code)
+    def __init__(self, network: nn.Module, first_layer: FirstLayer, **choices: Any) -> None:
+        self._first_layer = first_layer
+        super().__init__(_Rest(network, first_layer.layer).eval(), code=_code, **choices)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Runs the network; PackageError where it cannot be packaged for these inputs."""
@@ -182,20 +182,10 @@ class SplitNetwork:
         given = self._first_layer.outputs_for(inputs)
         if given is None:
             raise PackageError("its first layer does not get these inputs")
-        return self._rest(*given, *inputs)
+        return super().__call__(*given, *inputs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._network, name)
-
-    @property
-    def found(self) -> bool:
-        return self._rest.found
-
-    def allow_building(self) -> None:
-        self._rest.allow_building()
-
-    def discard(self) -> None:
-        self._rest.discard()
+        return getattr(self._network.network, name)
 
 
 def _code(rest: _Rest) -> str:

@@ -42,7 +42,8 @@ class PackageFolder:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             check_private(self.path)
             library, facts = self.path / f"{key}.so", self.path / f"{key}.json"
-            if not (_is_ours(library) and _is_ours(facts)):
+            found = [path.lstat() for path in (library, facts)]
+            if not all(stat.S_ISREG(item.st_mode) and system.is_private(item, 0o002) for item in found):
                 return None
             if hashlib.sha256(library.read_bytes()).hexdigest() == json.loads(facts.read_text("utf-8"))["sha256"]:
                 os.utime(library)
@@ -161,10 +162,12 @@ class PackagedNetwork:
         folder: PackageFolder,
         threads: int,
         options: dict[str, Any],
-        code: Callable[[nn.Module], str] = code_of_network,
+        code: Callable[[Any], str] = code_of_network,
         builds: bool = True,
     ) -> None:
-        self._network, self._folder, self._options, self._builds = network, folder, {**options, **OPTIONS}, builds
+        self._network, self._folder, self._options = network, folder, {**options, **OPTIONS}
+        self.builds = builds
+        """Whether packages are made of what has none yet."""
         # Packages hold no weights: they read these where they lie, whatever their values.
         self._tensors = {
             name: tensor.detach()
@@ -202,10 +205,6 @@ class PackagedNetwork:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._network, name)
 
-    def allow_building(self) -> None:
-        """Lets packages be made from now on; measuring may meet further shapes of inputs."""
-        self._builds = True
-
     def discard(self) -> None:
         while self._runners:
             self._folder.discard(self._runners.popitem()[1][0])
@@ -216,7 +215,10 @@ class PackagedNetwork:
         library = self._folder.find(key)
         self.found |= library is not None
         if library is None:
-            library = self._folder.keep(key, self._build(inputs))
+            if not self.builds:
+                raise PackageError("there is no package of it")
+            with compiler_cache():
+                library = self._folder.keep(key, compile_ahead(self._network, inputs, self._options, self._tensors))
         try:
             runner = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1)
             names = runner.get_constant_names_to_original_fqns()
@@ -226,17 +228,6 @@ class PackagedNetwork:
             self._folder.discard(key)
             raise PackageError(f"its package cannot be loaded: {first_line(error)}") from error
         return key, runner
-
-    def _build(self, inputs: tuple[torch.Tensor, ...]) -> bytes:
-        if not self._builds:
-            raise PackageError("there is no package of it")
-        with compiler_cache():
-            return compile_ahead(self._network, inputs, self._options, self._tensors)
-
-
-def _is_ours(path: Path) -> bool:
-    found = path.lstat()
-    return stat.S_ISREG(found.st_mode) and system.is_private(found, 0o002)
 
 
 @functools.cache
