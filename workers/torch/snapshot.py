@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import nn
@@ -75,6 +76,19 @@ def collapsed(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.T
         if stride == 0 and size > 1:
             tensor = tensor.narrow(axis, 0, 1)
     return tensor
+
+
+@contextlib.contextmanager
+def values_kept(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Puts the values of tensors back at the end."""
+    places = [collapsed(tensor.detach()) for tensor in tensors]
+    before = [place.clone() for place in places]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for place, value in zip(places, before, strict=True):
+                place.copy_(value)
 
 
 def evaluate_mode(module: nn.Module) -> None:

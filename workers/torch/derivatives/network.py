@@ -45,7 +45,7 @@ class MovedNetwork:
         entries = named_tensors(network.module)
         self._tensors = {info.name: tensor for info, tensor in entries}
         self._is_buffer = {info.name: info.role == "buffer" for info, _ in entries}
-        trainable = [info for info in (info for info, _ in entries) if info.trainable and info.size]
+        trainable = [info for info, _ in entries if info.trainable and info.size]
         tied = tied_tensors(network.module, entries)
         self._found = [
             (tensor, tensor.data, collapsed(tensor.detach()).clone())
@@ -141,6 +141,13 @@ class Weights:
     def gradient(self, value: torch.Tensor) -> list[torch.Tensor | None]:
         """Returns the derivatives of a number by the weights; its graph is used up."""
         return self.gathered(torch.autograd.grad(value, self.tensors, allow_unused=True))
+
+    def flat(self, parts: Sequence[torch.Tensor | None]) -> torch.Tensor:
+        """Returns derivatives by the weights side by side, shape (weights,); None is zero."""
+        filled = zip(parts, self.own, strict=True)
+        return torch.cat(
+            [(torch.zeros_like(own) if part is None else part).detach().reshape(-1) for part, own in filled]
+        )
 
     def follow(self) -> None:
         """Lets tied tensors lie in the memory that their weights have now."""

@@ -29,9 +29,9 @@ from .network import DifferentiatedNetwork, MovedNetwork
 from .operators import OwnDerivatives
 from .second_order import (
     BatchGraph,
-    SavedBytes,
     check_functions,
     check_graph,
+    counting_saved_bytes,
     second_derivative_errors,
     twice_differentiable,
 )
@@ -147,10 +147,9 @@ class TorchProducts(MovedNetwork, BatchedProducts):
             number, part = next(itertools.chain.from_iterable(parts))
             batch = self._fitting(part)
             inputs = [leaf for leaf in leaves(batch.inputs) if isinstance(leaf, torch.Tensor)]
-            counted = SavedBytes([*self._weights.own, *inputs])
-            with counted.counting():
+            with counting_saved_bytes([*self._weights.own, *inputs]) as saved:
                 self._outputs(number, batch)
-            return counted.total / batch.size
+            return sum(saved.values()) / batch.size
 
         bytes_per_sample = self._within_memory(probe)
         while 2 * batch_size <= _MOST_AT_ONCE and 2 * batch_size * bytes_per_sample <= _SMALL_BYTES:
@@ -190,9 +189,10 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         if number in self._graphs:
             return self._graphs[number], True
         size = self._samples.size(number)
-        counted = SavedBytes(self._weights.own)
-        counting = counted.counting() if self._bytes_per_sample is None else contextlib.nullcontext()
-        with counting:
+        counting: contextlib.AbstractContextManager[dict[int, int]] = contextlib.nullcontext({})
+        if self._bytes_per_sample is None:
+            counting = counting_saved_bytes(self._weights.own)
+        with counting as saved:
             graph = self._new_graph(number, self._batch(number))
         if not graph.counts:
             return None, False
@@ -201,7 +201,7 @@ class TorchProducts(MovedNetwork, BatchedProducts):
             if self._settings.matrix == "hessian" and graph.functions:
                 check_functions(graph, self._weights, functools.partial(self._gradient_of, number))
                 graph = self._new_graph(number, self._batch(number))  # the other's weights were moved
-            self._bytes_per_sample = max(counted.total / size, 1.0)
+            self._bytes_per_sample = max(sum(saved.values()) / size, 1.0)
         needed = self._bytes_per_sample * size
         if self._budget is None:
             self._budget = self._memory()
@@ -222,11 +222,8 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         return memory * free_memory() / self._settings.neighbours
 
     def _in_shapes(self, vector: Vector) -> list[torch.Tensor]:
-        ends = np.cumsum(self._layout.sizes)[:-1]
-        return [
-            to_tensor(np.ascontiguousarray(part)).reshape(parameter.shape).to(parameter.dtype).to(parameter.device)
-            for part, parameter in zip(np.split(vector, ends), self._weights.own, strict=True)
-        ]
+        parts = zip(self.layout.as_state(vector).values(), self._weights.own, strict=True)
+        return [to_tensor(part).to(parameter.dtype).to(parameter.device) for part, parameter in parts]
 
     @staticmethod
     def _counts(weight: Any) -> bool:

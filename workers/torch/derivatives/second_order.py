@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from ...errors import CurvatureError
 from ...measuring.memory_shortage import is_memory_shortage
 from ...measuring.totals import Total
 from ...samples.batches import Batch
+from ..snapshot import values_kept
 from .network import Weights
 
 # What PyTorch says where an operator has no second derivative, with the operator's name where it says that.
@@ -86,7 +87,7 @@ class BatchGraph:
     @functools.cached_property
     def functions(self) -> list[type[Any]]:
         """The ``torch.autograd.Function`` of users on the way from the weights to the loss, each once."""
-        made = (getattr(type(node), "_forward_cls", None) for node in _nodes([self._loss]))
+        made = (getattr(type(node), "_forward_cls", None) for node in graph_nodes([self._loss]))
         return [item for item in dict.fromkeys(made) if item is not None and not _OURS.match(item.__module__)]
 
     @property
@@ -144,8 +145,8 @@ def _present(
     return [item for item, _ in pairs], [other for _, other in pairs]
 
 
-def _nodes(begin: Sequence[Any]) -> Iterator[Any]:
-    """Yields the nodes of a graph, each once."""
+def graph_nodes(begin: Iterable[Any], since: int = 0) -> Iterator[Any]:
+    """Yields the nodes of a graph, each once; what is behind a node that is older than a number is left out."""
     seen, waiting = set(), [node for node in begin if node is not None]
     while waiting:
         node = waiting.pop()
@@ -153,7 +154,8 @@ def _nodes(begin: Sequence[Any]) -> Iterator[Any]:
             continue
         seen.add(node)
         yield node
-        waiting += [following for following, _ in node.next_functions if following is not None]
+        if not since or node._sequence_nr() >= since:
+            waiting += [following for following, _ in node.next_functions if following is not None]
 
 
 def check_graph(graph: BatchGraph) -> None:
@@ -161,8 +163,8 @@ def check_graph(graph: BatchGraph) -> None:
     # A Function whose backward is ``once_differentiable`` ends the graph without an error, as if it were constant; and
     # without a trace too, where what it is multiplied by is constant, as at the end of a loss.
     marked = any(getattr(function.backward, "__code__", None) is _ONCE for function in graph.functions)
-    ends = (slope.grad_fn for slope in graph.slopes)
-    if marked or any(node.name() == "torch::autograd::Error" for node in _nodes(list(ends))):
+    nodes = graph_nodes(slope.grad_fn for slope in graph.slopes)
+    if marked or any(node.name() == "torch::autograd::Error" for node in nodes):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
@@ -178,11 +180,11 @@ def check_functions(graph: BatchGraph, weights: Weights, gradient: Callable[[], 
     scale = _STEP * max(_length(weights.own), 1.0)
     drawn = [torch.randn(item.shape, generator=generator, dtype=torch.float64).to(item) for item in weights.own]
     moves = [item * (scale / _length(drawn)) for item in drawn]
-    made = _flat(graph.product(moves, keep=True), weights)
+    made = weights.flat(graph.product(moves, keep=True))
     # A step of a quarter: where both say the same, the loss is smooth enough to be asked.
     whole, quarter = (_difference(weights, moves, share, gradient) / share for share in (1.0, 0.25))
     size = max(float(made.norm()), float(whole.norm()))
-    noise = _NOISE * float(_flat(gradient(), weights).norm())
+    noise = _NOISE * float(weights.flat(gradient()).norm())
     smooth = float((whole - quarter).norm()) < _SMOOTH * size
     if smooth and size > noise and float((made - whole).norm()) > _WRONG * size:
         names = ", ".join(function.__name__ for function in graph.functions)
@@ -201,50 +203,32 @@ def _difference(
     gradient: Callable[[], Sequence[torch.Tensor | None]],
 ) -> torch.Tensor:
     """Returns half the difference of the gradients a share of the moves ahead and behind; the weights stay."""
-    found = [item.detach().clone() for item in weights.own]
     sides = []
-    try:
-        for sign in (share, -share):
+    for sign in (share, -share):
+        with values_kept(weights.own):
             with torch.no_grad():
-                for item, before, move in zip(weights.own, found, moves, strict=True):
-                    item.copy_(before + sign * move)
-            sides.append(_flat(gradient(), weights))
-    finally:
-        with torch.no_grad():
-            for item, before in zip(weights.own, found, strict=True):
-                item.copy_(before)
+                for item, move in zip(weights.own, moves, strict=True):
+                    item.add_(sign * move)
+            sides.append(weights.flat(gradient()))
     return (sides[0] - sides[1]) / 2
-
-
-def _flat(parts: Sequence[torch.Tensor | None], weights: Weights) -> torch.Tensor:
-    filled = zip(parts, weights.own, strict=True)
-    return torch.cat([(torch.zeros_like(own) if part is None else part).detach().reshape(-1) for part, own in filled])
 
 
 def _length(parts: Sequence[torch.Tensor]) -> float:
     return float(torch.stack([part.detach().norm() for part in parts]).norm())
 
 
-class SavedBytes:
-    """Counts the bytes of tensors that are saved for derivatives, each storage once, without those of ``others``."""
+@contextlib.contextmanager
+def counting_saved_bytes(others: Sequence[torch.Tensor]) -> Iterator[dict[int, int]]:
+    """Yields the bytes of each storage that is saved inside for derivatives, by address, and 0 for ``others``."""
+    saved = {tensor.untyped_storage().data_ptr(): 0 for tensor in others}
 
-    def __init__(self, others: Sequence[torch.Tensor]) -> None:
-        self._seen = {tensor.untyped_storage().data_ptr() for tensor in others}
-        self.total = 0
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        saved.setdefault(storage.data_ptr(), storage.nbytes())
+        return tensor
 
-    @contextlib.contextmanager
-    def counting(self) -> Iterator[None]:
-        """Counts what is saved inside."""
-
-        def pack(tensor: torch.Tensor) -> torch.Tensor:
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in self._seen:
-                self._seen.add(storage.data_ptr())
-                self.total += storage.nbytes()
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            yield
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield saved
 
 
 @contextlib.contextmanager

@@ -15,11 +15,12 @@ from torch.utils._pytree import tree_leaves
 from collectors.networks.batches import call_network, map_leaves
 from collectors.networks.weight_space import WeightSpace, canonical_name, some_names
 
-from ...samples.batches import Batch
+from ...samples.batches import Batch, is_tensor
 from ...samples.random_state import random_state_kept
 from ..gradients import own_tensor
-from ..snapshot import collapsed
+from ..snapshot import values_kept
 from .network import DifferentiatedNetwork
+from .second_order import graph_nodes
 
 SAMPLES_TRIED = 8
 _MOST_TRIALS = 32
@@ -81,15 +82,16 @@ class _Trials:
             self._network.settings(),
             random_state_kept(),
             torch.random.fork_rng(gpus),
+            values_kept(self._network.module.buffers()),
             _attributes_kept(self._network.module),
             torch.inference_mode(False),
             torch.enable_grad(),
         ):
             warnings.simplefilter("ignore")
-            start = torch.zeros((), requires_grad=True).clone().grad_fn
+            start: Any = torch.zeros((), requires_grad=True).clone().grad_fn
             self._first = self._run()
             tensors = [self._first.value, *(tensor for some in self._first.outputs.values() for tensor in some)]
-            used = _leaves_of(tensors, _number(start))
+            used = _leaves_of(tensors, start)
             names = [
                 name
                 for name, suspect in self._suspects.items()
@@ -121,7 +123,10 @@ class _Trials:
         self._trials_left -= 1
         suspects = [self._suspects[name] for name in names]
         layers = {layer for suspect in suspects for layer in suspect.layers if layer in self._first.outputs}
-        with _changed([suspect.tensors[0].detach() for suspect in suspects]):
+        tensors = [suspect.tensors[0].detach() for suspect in suspects]
+        with values_kept(tensors):
+            for tensor in tensors:
+                tensor.copy_(-1 - tensor)
             if self._run().equals(self._first, layers):
                 return names
         if len(names) == 1:
@@ -154,45 +159,17 @@ def _sizes_kept(layer: nn.Module, memory: set[int]) -> set[int]:
     """Returns the sizes of what a layer keeps besides parameters; PyTorch's own layers make no copies."""
     if type(layer).__module__.startswith("torch."):
         return set()
-    tensors = [leaf for leaf in tree_leaves([*vars(layer).values(), *layer._buffers.values()]) if _is_real(leaf)]
-    return {tensor.numel() for tensor in tensors if tensor.untyped_storage().data_ptr() not in memory}
+    tensors = [item for item in tree_leaves([*vars(layer).values(), *layer._buffers.values()]) if is_tensor(item)]
+    real = [tensor for tensor in tensors if tensor.is_floating_point()]
+    return {tensor.numel() for tensor in real if tensor.untyped_storage().data_ptr() not in memory}
 
 
-def _is_real(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
-def _leaves_of(tensors: Iterable[torch.Tensor], start: int) -> set[int]:
-    """Returns the ids of the leaves of a graph, without what is older than a number."""
+def _leaves_of(tensors: Sequence[torch.Tensor], start: Any) -> set[int]:
+    """Returns the ids of the leaves of a graph, without what is older than a node."""
     found = {id(tensor) for tensor in tensors if tensor.requires_grad and tensor.grad_fn is None}
-    rest: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
-    seen = set(rest)
-    while rest:
-        node = rest.pop()
-        if hasattr(node, "variable"):
-            found.add(id(node.variable))
-        elif _number(node) >= start:  # an older node is of a copy that was made with its graph
-            new = {item for item, _ in node.next_functions if item is not None} - seen
-            seen |= new
-            rest += new
-    return found
-
-
-def _number(node: Any) -> int:
-    return int(node._sequence_nr())
-
-
-@contextlib.contextmanager
-def _changed(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Gives tensors other values for a while."""
-    before = [tensor.clone() for tensor in tensors]
-    try:
-        for tensor, value in zip(tensors, before, strict=True):
-            tensor.copy_(-1 - value)
-        yield
-    finally:
-        for tensor, value in zip(tensors, before, strict=True):
-            tensor.copy_(value)
+    # An older node is of a copy that was made with its graph.
+    nodes = graph_nodes((tensor.grad_fn for tensor in tensors), start._sequence_nr())
+    return found | {id(node.variable) for node in nodes if hasattr(node, "variable")}
 
 
 @contextlib.contextmanager
@@ -200,7 +177,6 @@ def _attributes_kept(module: nn.Module) -> Iterator[None]:
     """Puts back what a network notes in its layers while it computes."""
     places: list[dict[str, Any]] = [place for layer in module.modules() for place in (vars(layer), layer._buffers)]
     kept = [(place, dict(place)) for place in places]
-    buffers = [(buffer, buffer.clone()) for buffer in module.buffers() if buffer.numel()]
     try:
         yield
     finally:
@@ -208,7 +184,3 @@ def _attributes_kept(module: nn.Module) -> Iterator[None]:
             if place.keys() != before.keys() or any(place[key] is not value for key, value in before.items()):
                 place.clear()
                 place.update(before)
-        with torch.no_grad():
-            for buffer, value in buffers:
-                if not torch.equal(buffer, value):
-                    collapsed(buffer).copy_(collapsed(value, buffer))
