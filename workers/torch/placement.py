@@ -38,9 +38,6 @@ class Placement:
     def uses_cuda(self) -> bool:
         return any(device.type == "cuda" for device in self.devices)
 
-    def __str__(self) -> str:
-        return ", ".join(map(str, self.devices))
-
 
 def find_placement(network: nn.Module, device: str, available: Sequence[str] = ()) -> Placement:
     """Returns where a network computes: on a device, or where its parts are if they are on several ones."""
@@ -58,10 +55,11 @@ def find_placement(network: nn.Module, device: str, available: Sequence[str] = (
     known = [full_device(name) for name in available]
     foreign = [place for place in devices if known and place.type not in _HOST and place not in known]
     if foreign:
+        of_network, of_worker = (", ".join(map(str, places)) for places in (devices, known))
         raise CallbackFunctionError(
-            f"the network that callback_fn returned is spread over {_named(devices)}, but this worker has "
-            f"{_named(known)} only. Give each worker enough devices, such as device_ids=[0, 1] with "
-            "devices_per_worker=2: it sees no other ones then, and counts its own from cuda:0 on."
+            f"the network that callback_fn returned is spread over {of_network}, but this worker has {of_worker} only. "
+            "Give each worker enough devices, such as device_ids=[0, 1] with devices_per_worker=2: it sees no other "
+            "ones then, and counts its own from cuda:0 on."
         )
     # Its batches go to the device of its first hook, or else of its first parameter.
     return Placement(devices[0], devices, is_kept=True)
@@ -145,7 +143,3 @@ class HeldWeights:
         while self._before:
             hook, weights_map, addresses = self._before.pop()
             hook.weights_map, hook.tied_params_map = weights_map, addresses
-
-
-def _named(devices: Sequence[torch.device]) -> str:
-    return ", ".join(map(str, devices))

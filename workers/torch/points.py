@@ -14,15 +14,11 @@ from ..samples.batches import Batch, float64_device, in_float64
 
 @dataclass(frozen=True)
 class PendingPoint:
-    """One point's results, not yet read.
+    """One point's results, not yet read."""
 
-    Attributes:
-        numbers: on the device if it has float64, shape (numbers,); those of the parts, then the losses of samples.
-        parts: how the results are made of them.
-    """
-
+    # On the device if it has float64, shape (numbers,); those of the parts, then the losses of samples.
     numbers: torch.Tensor
-    parts: Sequence[Pending]
+    parts: Sequence[Pending]  # how the results are made of them
 
 
 def add_up(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> list[Pending]:

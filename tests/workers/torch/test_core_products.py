@@ -10,7 +10,7 @@ from worker_cases import case, classifier, evaluator_of, seeded
 
 from workers.curvature.products import SHARES, ProductSettings
 from workers.measurement_plan import MeasurementPlan
-from workers.torch.derivatives import core_products
+from workers.torch.derivatives import products as torch_products
 
 TWO = MeasurementPlan(8, 2)  # the second number is that of threads
 
@@ -34,13 +34,13 @@ def test_all_at_once_one_by_one_and_some_are_the_same_bits(matrix, memory):
 @pytest.fixture
 def seen(monkeypatch):
     """The thread of each product of a batch, and how many PyTorch may use there."""
-    found, made = set(), core_products.BatchGraph.product
+    found, made = set(), torch_products.BatchGraph.product
 
     def product(*arguments, **named):
         found.add((threading.get_ident(), torch.get_num_threads()))
         return made(*arguments, **named)
 
-    monkeypatch.setattr(core_products.BatchGraph, "product", product)
+    monkeypatch.setattr(torch_products.BatchGraph, "product", product)
     return found
 
 
@@ -59,7 +59,7 @@ def test_cores_share_the_work_and_threads_end_with_it(seen):
 def test_a_network_that_is_too_large_or_has_one_core_stays_on_its_thread(seen, monkeypatch):
     products = []
     for plan, most in ((TWO, 10), (MeasurementPlan(8, 1), 10**9)):
-        monkeypatch.setattr(core_products, "_MOST_WEIGHTS", most)
+        monkeypatch.setattr(torch_products, "_MOST_WEIGHTS", most)
         with classifier(plan=plan).products(ProductSettings()) as shares:
             products.append(shares.total_product(shares.layout.gaussian(1)))
     assert {thread for thread, _ in seen} == {threading.get_ident()}

@@ -26,21 +26,13 @@ _RUNS_TO_A_REPLAY = 3
 
 @dataclass(frozen=True)
 class Compiled:
-    """The result of compiling.
+    """The result of compiling."""
 
-    Attributes:
-        network: the compiled network, or None where it cannot be used, or is not there.
-        problem: why it cannot be used.
-        compiler: "AOTInductor" or "torch.compile".
-        not_packaged: why it was not compiled ahead of time, where that was tried.
-        was_there: whether a package of it was.
-    """
-
-    network: Callable[..., object] | None = None
-    problem: str = ""
-    compiler: str = ""
-    not_packaged: str = ""
-    was_there: bool = False
+    network: Callable[..., object] | None = None  # None where it cannot be used, or is not there
+    problem: str = ""  # why it cannot be used
+    compiler: str = ""  # "AOTInductor" or "torch.compile"
+    not_packaged: str = ""  # why it was not compiled ahead of time, where that was tried
+    was_there: bool = False  # whether a package of it was
 
 
 def compile_network(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -102,14 +103,11 @@ def _watch(network: nn.Module, forward: Callable[..., Any], batch: Batch) -> lis
             # Copied, because what follows may change it in place.
             seen.setdefault(layer, []).append((inputs[0], output.clone()) if is_own else None)
 
-    handles = [
-        layer.register_forward_hook(see, with_kwargs=True) for layer in network.modules() if isinstance(layer, _LAYERS)
-    ]
-    try:
+    with contextlib.ExitStack() as hooks:
+        for layer in network.modules():
+            if isinstance(layer, _LAYERS):
+                hooks.enter_context(layer.register_forward_hook(see, with_kwargs=True))
         call_network(forward, batch.inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
     calls = []
     for layer, found in seen.items():
         if own.changed or len(found) != 1 or found[0] is None:

@@ -82,8 +82,7 @@ class FirstLayer:
     def prepare(self, batches: Sequence[Batch], *, compiled: bool) -> None:
         """Computes what is kept for batches, whose memory must stay; then the layer must be put back to the origin."""
         self._parts, self._parts_of_inputs, self._row, self._compiled = {}, {}, None, compiled
-        found = [(batch, self._input_for(batch)) for batch in batches]
-        inputs = [(batch, values) for batch, values in found if values is not None]
+        inputs = [(batch, values) for batch in batches if (values := self._input_for(batch)) is not None]
         outputs: list[list[torch.Tensor]] = [[] for _ in inputs]
         for state in self._states:
             for name, tensor in self._parameters.items():

@@ -11,6 +11,7 @@ import platform
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,11 @@ _MOST_BYTES = 256 * 2**20
 _WRITABLE = 0o022  # by others
 
 
+@dataclass(frozen=True)
 class PackageFolder:
     """The folder of packages: this user's alone, because what lies in it is run."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     def find(self, key: str) -> Path | None:
         """Returns the package's library where it is whole and ours."""
@@ -103,7 +104,6 @@ def check_private(path: Path, forbidden: int = 0o077) -> None:
 
 
 def package_folder() -> PackageFolder:
-    """Returns this user's folder of packages."""
     return PackageFolder(_cache_folder() / "packages")
 
 

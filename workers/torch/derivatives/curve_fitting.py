@@ -87,7 +87,12 @@ class CurveFitter(MovedNetwork):
                 t = settings.place(step)
                 loss, slopes = self._gradient(bends, t, *self._samples.batch(step))
                 losses.append(self._checked(loss, slopes, t, step))
-                _adam(bends, first, second, slopes, settings, step)
+                # As Adam does (Kingma and Ba 2015); what it keeps is plain, so that it travels and is stored.
+                first.lerp_(slopes, 1 - _BETAS[0])
+                second.mul_(_BETAS[1]).addcmul_(slopes, slopes, value=1 - _BETAS[1])
+                rate = settings.learning_rate * (1 - step / settings.steps)
+                corrected = second.div(1 - _BETAS[1] ** (step + 1)).sqrt_().add_(_EPSILON)
+                bends.addcdiv_(first, corrected, value=-rate / (1 - _BETAS[0] ** (step + 1)))
                 step += 1
                 if time.perf_counter() > stop:
                     break
@@ -194,19 +199,3 @@ def _batch_statistics(layers: list[_NormBase]) -> Iterator[None]:
         finally:
             for layer in layers:
                 layer.eval()
-
-
-def _adam(
-    bends: torch.Tensor,
-    first: torch.Tensor,
-    second: torch.Tensor,
-    slopes: torch.Tensor,
-    settings: FittingSettings,
-    step: int,
-) -> None:
-    """Moves bends as Adam does (Kingma and Ba 2015); what it keeps is plain, so that it travels and is stored."""
-    first.lerp_(slopes, 1 - _BETAS[0])
-    second.mul_(_BETAS[1]).addcmul_(slopes, slopes, value=1 - _BETAS[1])
-    rate = settings.learning_rate * (1 - step / settings.steps)
-    corrected = second.div(1 - _BETAS[1] ** (step + 1)).sqrt_().add_(_EPSILON)
-    bends.addcdiv_(first, corrected, value=-rate / (1 - _BETAS[0] ** (step + 1)))

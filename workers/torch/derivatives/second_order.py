@@ -49,16 +49,17 @@ class BatchGraph:
     """The derivatives of a batch's sum of losses, kept for many products, or made for one."""
 
     def __init__(self, outputs: Any, batch: Batch, total: Total, weights: Weights, matrix: Matrix) -> None:
-        self._weights, parameters = weights, weights.tensors
-        self._dual: tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]] | None = None
-        leaves, structure = tree_flatten(outputs)
-        if matrix == "ggn":
+        self._weights, self._is_ggn, self._by = weights, matrix == "ggn", weights.tensors
+        self._pulled: list[tuple[int, torch.Tensor]] = []
+        if self._is_ggn:
+            leaves, structure = tree_flatten(outputs)
             places = [
                 index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad
             ]
-            recorded = [leaves[index] for index in places]
+            self._outputs = [leaves[index] for index in places]
             for index in places:
                 leaves[index] = leaves[index].detach().requires_grad_()
+            self._by = [leaves[index] for index in places]
             outputs = tree_unflatten(leaves, structure)
         numerator, weight = total.differentiable(outputs, batch)
         self._loss = getattr(numerator, "grad_fn", None)
@@ -72,17 +73,19 @@ class BatchGraph:
                 "computed under no_grad, from detached tensors or from whole numbers (such as argmax). Give a loss "
                 "that can be trained with, or use trace_by_lines, which needs no gradients."
             )
-        if matrix == "ggn":
-            self._outputs, inner = recorded, [leaves[index] for index in places]
-            slopes = torch.autograd.grad(numerator, inner, create_graph=True, materialize_grads=True)
+        self._slopes = torch.autograd.grad(
+            numerator, self._by, create_graph=True, allow_unused=True, materialize_grads=self._is_ggn
+        )
+        if self._is_ggn:
             # Linear in the dual vectors, so that a derivative by these is the product with the Jacobian itself.
-            dual = [torch.zeros_like(output, requires_grad=True) for output in recorded]
-            pulled = torch.autograd.grad(recorded, parameters, dual, create_graph=True, allow_unused=True)
-            self._inner, self._slopes = inner, list(slopes)
-            self._dual = (dual, *_present(pulled, parameters))
-            self._first: Sequence[torch.Tensor | None] = ()
-        else:
-            self._first = torch.autograd.grad(numerator, parameters, create_graph=True, allow_unused=True)
+            self._dual = [torch.zeros_like(output, requires_grad=True) for output in self._outputs]
+            pulled = torch.autograd.grad(
+                self._outputs, weights.tensors, self._dual, create_graph=True, allow_unused=True
+            )
+            # The others' outputs are not bent by them.
+            self._pulled = [
+                (number, item) for number, item in enumerate(pulled) if item is not None and item.requires_grad
+            ]
 
     @functools.cached_property
     def functions(self) -> list[type[Any]]:
@@ -92,57 +95,31 @@ class BatchGraph:
 
     @property
     def slopes(self) -> list[torch.Tensor]:
-        """The first derivatives."""
-        if self._dual is not None:
-            return [*self._slopes, *self._dual[1]]
-        return [slope for slope in self._first if slope is not None]
+        return [slope for slope in (*self._slopes, *(item for _, item in self._pulled)) if slope is not None]
 
     def product(self, vectors: Sequence[torch.Tensor], *, keep: bool) -> Sequence[torch.Tensor | None]:
         """Returns the matrix times a vector, both in the parameters' shapes; None for parameters without effect."""
-        vectors = self._weights.spread(vectors)
-        if self._dual is not None:
-            return self._through_outputs(vectors, self._dual, keep=keep)
+        along: Sequence[torch.Tensor] = self._weights.spread(vectors)
+        if self._is_ggn:
+            moved = [along[number] for number, _ in self._pulled]
+            pulled = [item for _, item in self._pulled]
+            along = torch.autograd.grad(pulled, self._dual, moved, retain_graph=True, materialize_grads=True)
         pairs = [
-            (slope, vector)
-            for slope, vector in zip(self._first, vectors, strict=True)
+            (slope, part)
+            for slope, part in zip(self._slopes, along, strict=True)
             if slope is not None and slope.requires_grad
         ]
         if not pairs:
             return [None] * len(self._weights.own)
-        slopes, along = map(list, zip(*pairs, strict=True))
-        found = torch.autograd.grad(slopes, self._weights.tensors, along, retain_graph=keep, allow_unused=True)
-        return self._weights.gathered(found)
-
-    def _through_outputs(
-        self,
-        vectors: Sequence[torch.Tensor],
-        dual: tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]],
-        *,
-        keep: bool,
-    ) -> Sequence[torch.Tensor | None]:
-        ends, pulled, of = dual
-        moved = {id(parameter): vector for parameter, vector in zip(self._weights.tensors, vectors, strict=True)}
-        along = torch.autograd.grad(
-            pulled, ends, [moved[id(item)] for item in of], retain_graph=True, materialize_grads=True
+        slopes, parts = map(list, zip(*pairs, strict=True))
+        found = torch.autograd.grad(
+            slopes, self._by, parts, retain_graph=keep, allow_unused=True, materialize_grads=self._is_ggn
         )
-        bent = [(slope, part) for slope, part in zip(self._slopes, along, strict=True) if slope.requires_grad]
-        if not bent:
-            return [None] * len(self._weights.own)
-        slopes, parts = map(list, zip(*bent, strict=True))
-        weighed = torch.autograd.grad(slopes, self._inner, parts, retain_graph=keep, materialize_grads=True)
-        found = torch.autograd.grad(self._outputs, self._weights.tensors, weighed, retain_graph=keep, allow_unused=True)
+        if self._is_ggn:
+            found = torch.autograd.grad(
+                self._outputs, self._weights.tensors, found, retain_graph=keep, allow_unused=True
+            )
         return self._weights.gathered(found)
-
-
-def _present(
-    found: Sequence[torch.Tensor | None], of: Sequence[torch.Tensor]
-) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    pairs = [
-        (item, other)
-        for item, other in zip(found, of, strict=True)
-        if item is not None and item.requires_grad  # the others' outputs are not bent by them
-    ]
-    return [item for item, _ in pairs], [other for _, other in pairs]
 
 
 def graph_nodes(begin: Iterable[Any], since: int = 0) -> Iterator[Any]:
@@ -169,20 +146,27 @@ def check_graph(graph: BatchGraph) -> None:
 
 
 def check_functions(graph: BatchGraph, weights: Weights, gradient: Callable[[], Sequence[torch.Tensor | None]]) -> None:
-    """Raises CurvatureError where a user's Function makes products that differences of gradients contradict.
-
-    Args:
-        graph: of a batch, for products with the Hessian.
-        weights: of the network, which is moved and put back.
-        gradient: returns the gradient of the batch's sum of losses at the weights.
-    """
+    """Raises CurvatureError where a user's Function makes products that differences of gradients contradict."""
+    # The network is moved and put back; ``gradient`` returns that of the batch's sum of losses where it is.
     generator = torch.Generator().manual_seed(0)
     scale = _STEP * max(_length(weights.own), 1.0)
     drawn = [torch.randn(item.shape, generator=generator, dtype=torch.float64).to(item) for item in weights.own]
     moves = [item * (scale / _length(drawn)) for item in drawn]
+
+    def difference(share: float) -> torch.Tensor:
+        """Returns half the difference of the gradients a share of the moves ahead and behind."""
+        sides = []
+        for sign in (share, -share):
+            with values_kept(weights.own):
+                with torch.no_grad():
+                    for item, move in zip(weights.own, moves, strict=True):
+                        item.add_(sign * move)
+                sides.append(weights.flat(gradient()))
+        return (sides[0] - sides[1]) / 2
+
     made = weights.flat(graph.product(moves, keep=True))
     # A step of a quarter: where both say the same, the loss is smooth enough to be asked.
-    whole, quarter = (_difference(weights, moves, share, gradient) / share for share in (1.0, 0.25))
+    whole, quarter = (difference(share) / share for share in (1.0, 0.25))
     size = max(float(made.norm()), float(whole.norm()))
     noise = _NOISE * float(weights.flat(gradient()).norm())
     smooth = float((whole - quarter).norm()) < _SMOOTH * size
@@ -194,23 +178,6 @@ def check_functions(graph: BatchGraph, weights: Weights, gradient: Callable[[], 
             "detached tensors or under no_grad. Give that Function a backward of differentiable operations on what "
             "save_for_backward keeps, or use trace_by_lines, which needs no gradients."
         )
-
-
-def _difference(
-    weights: Weights,
-    moves: Sequence[torch.Tensor],
-    share: float,
-    gradient: Callable[[], Sequence[torch.Tensor | None]],
-) -> torch.Tensor:
-    """Returns half the difference of the gradients a share of the moves ahead and behind; the weights stay."""
-    sides = []
-    for sign in (share, -share):
-        with values_kept(weights.own):
-            with torch.no_grad():
-                for item, move in zip(weights.own, moves, strict=True):
-                    item.add_(sign * move)
-            sides.append(weights.flat(gradient()))
-    return (sides[0] - sides[1]) / 2
 
 
 def _length(parts: Sequence[torch.Tensor]) -> float:

@@ -107,13 +107,10 @@ class _Trials:
             found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
             outputs.setdefault(layer, []).extend(found)
 
-        hook = nn.modules.module.register_module_forward_hook(note)
-        try:
+        with nn.modules.module.register_module_forward_hook(note):
             self._network.start_batch(0)
             result = call_network(self._network.forward, map_leaves(own_tensor, self._batch.inputs))
             value, _ = self._network.total.differentiable(result, self._batch)
-        finally:
-            hook.remove()
         return _Pass(value, outputs)
 
     def _without_effect(self, names: list[str]) -> list[str]:
