@@ -134,9 +134,7 @@ def test_momentum_mode_and_counters_come_back():
     network.features[1].num_batches_tracked.fill_(12)
     before = found(network)
     evaluator = evaluator_of(nn.CrossEntropyLoss(), network, DATA, buffers="recalibrate")
-    evaluator.load(*plane_of(network))
-    evaluator.measure(POINTS)
-    evaluator.close()
+    measure_plane(evaluator, plane_of(network), POINTS)
     assert found(network) == before
     assert [network.features[index].momentum for index in (1, 4)] == [0.37, 0.1]
 

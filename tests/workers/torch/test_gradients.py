@@ -131,16 +131,6 @@ def test_the_residual_is_that_of_the_closed_form(callback_fn):
     assert "u" in landscape.metrics
 
 
-@pytest.mark.filterwarnings("ignore:the two random directions")
-def test_a_loss_that_needs_none_is_measured_without():
-    network = nn.Linear(3, 2)
-    data = torch.randn(20, 3), torch.randint(0, 2, (20,))
-    landscape = evaluate(
-        random_plane(network), lambda: (nn.CrossEntropyLoss(), network, data, {}), size=3, progress=False
-    )
-    assert landscape.attributes["measurement_plan"]["gradients"] is False
-
-
 @pytest.mark.filterwarnings("ignore:loss depends on how samples are batched")
 def test_nothing_is_left_behind_and_the_users_gradients_stay():
     network = Wave(0.5, 2.0)

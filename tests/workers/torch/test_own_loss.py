@@ -236,6 +236,13 @@ def test_what_cannot_be_measured(model, dataset, error, text):
         evaluator_of(model, mlp(), dataset)
 
 
-def test_a_step_must_be_callable():
-    with pytest.raises(TypeError, match=r"step must be a function of \(network, batch\)"):
-        OwnLoss("loss")
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"step": "loss"}, r"step must be a function of \(network, batch\) .* but got str"),
+        ({"samples": 4}, "samples must be a function of a batch .* but got int"),
+    ],
+)
+def test_what_it_is_made_of_must_be_functions(wrong, text):
+    with pytest.raises(TypeError, match=text):
+        OwnLoss(**wrong)
