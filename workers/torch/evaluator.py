@@ -82,6 +82,7 @@ class TorchEvaluator(NetworkEvaluator):
 
     _forward: Callable[..., Any]
     _first_layer: FirstLayer | None
+    _held_weights: HeldWeights | None = None
     _changes_batches = False
 
     def __init__(
@@ -95,13 +96,15 @@ class TorchEvaluator(NetworkEvaluator):
         self._device = self._outputs_device = self._placement.inputs
         self._threads = setup.threads
         self._snapshots: list[NetworkSnapshot] = []
-        self._held_weights: HeldWeights | None = None
         self._own_loss = own_loss_of(model, self._module)
         loss = place_loss(checks.find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
         self._metrics = make_metrics(metrics, self._device, OutputMetric if self._own_loss is None else OwnMetric)
         self.draws_alike = options.seed_each_point
         self._numbers = RandomNumbers(options.seed if self.draws_alike else None, self._placement.devices)
-        main, *further = self._read_sets(dataset, setup)
+        recalibrated = _RECALIBRATED if options.buffers == "recalibrate" else ""
+        memory = replace(setup.memory, obstacle=SAME_DRAWS if self.draws_alike else recalibrated)
+        read = functools.partial(read_user_data, network=self._module, own_loss=self._own_loss)
+        main, *further = read_sets(dataset, options, memory, read)
         self._gradients = Gradients((self._module, loss), restore=setup.restore_network)
         try:
             self._take_over(self._module, setup.restore_network)
@@ -124,7 +127,9 @@ class TorchEvaluator(NetworkEvaluator):
             self._normalization = normalization_layers(self._module)
             self._find_way(main)
             self._moves.check_in_place(self._module)
-            self._main.warn(*filter(None, [self._find_weight_copies()]))
+            if not self._placement.is_kept and not self._gradients.are_on:  # such a loss may leave gradients in it
+                batch = self._main.samples.batches(None if self._main.keeps_batches else SAMPLES_TRIED)[0]
+                self._main.warn(*filter(None, [weight_copies_warning(self._differentiated(), batch, self.space)]))
             self._add_sets(further)
             names = self._choose_plan(setup)
             if (passes := self._main.samples.passes) is not None:
@@ -300,12 +305,6 @@ class TorchEvaluator(NetworkEvaluator):
         placed = place_samples(samples, self._device, channels_last, self._outputs_device)
         return placed.changed_on_use(copied) if self._changes_batches else placed
 
-    def _find_weight_copies(self) -> str | None:
-        if self._placement.is_kept or self._gradients.are_on:  # such a loss may leave gradients in the network
-            return None
-        batch = self._main.samples.batches(None if self._main.keeps_batches else SAMPLES_TRIED)[0]
-        return weight_copies_warning(self._differentiated(), batch, self.space)
-
     def _find_outputs(self, batch: Batch) -> None:
         """Finds out on which device a network that is spread over several has its outputs."""
         with checks.callback_errors(), self.settings():
@@ -315,12 +314,6 @@ class TorchEvaluator(NetworkEvaluator):
     def settings(self, threads: int | None = None) -> contextlib.AbstractContextManager[None]:
         threads = self._threads if threads is None else threads
         return self._numbers.kept(measurement_settings(self._placement.devices, threads, self._options.precision))
-
-    def _read_sets(self, dataset: object, setup: MeasurementSetup) -> list[ReadSet]:
-        recalibrated = _RECALIBRATED if self._options.buffers == "recalibrate" else ""
-        memory = replace(setup.memory, obstacle=SAME_DRAWS if self.draws_alike else recalibrated)
-        read = functools.partial(read_user_data, network=self._module, own_loss=self._own_loss)
-        return read_sets(dataset, self._options, memory, read)
 
     def forward_here(self) -> Callable[..., Any]:
         return self._forward_pass.of(self._module)

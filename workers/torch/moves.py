@@ -55,7 +55,6 @@ class NetworkInPlace:
             )
             for infos in self._grouped(self.space.buffers)
         ]
-
         for infos in self._moved:
             targets = [self._parameters[info.name] for info in infos]
             states = [[state[info.name] for info in infos] for state in (origin, *directions)]

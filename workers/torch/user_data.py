@@ -98,11 +98,10 @@ def read_user_data(
 
 def _as_torch_data(dataset: object, network: nn.Module, notes: list[str]) -> object:
     """Returns a pair of NumPy arrays as tensors of the types that network and loss take, any other data set itself."""
-    if isinstance(dataset, tuple | list) and len(dataset) == 2 and all(isinstance(x, torch.Tensor) for x in dataset):
+    if not isinstance(dataset, tuple | list) or all(isinstance(part, torch.Tensor) for part in dataset):
         return dataset
     if not is_pair_of_arrays(dataset):
         return dataset
-    assert isinstance(dataset, tuple | list)
     own = {item.dtype for item in network.parameters() if item.is_floating_point()}
     dtype = own.pop() if len(own) == 1 else None
     changed: set[str] = set()
@@ -237,7 +236,13 @@ def example_inputs(model: object, network: nn.Module, dataset: object, count: in
     signature = inspect.signature(twin.forward)
 
     def look(_module: nn.Module, positions: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        seen.append(_by_name(signature.bind(*positions, **keywords)))
+        found: dict[str, Any] = {}
+        for name, value in signature.bind(*positions, **keywords).arguments.items():
+            kind = signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                raise TypeError(f"forward takes any number of positions (*{name}), which cannot be named.")
+            found.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+        seen.append(found)
 
     twin.register_forward_pre_hook(look, with_kwargs=True)
     try:
@@ -252,13 +257,3 @@ def example_inputs(model: object, network: nn.Module, dataset: object, count: in
             "hand (example=, in Python)."
         )
     return seen[0]
-
-
-def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        kind = bound.signature.parameters[name].kind
-        if kind is inspect.Parameter.VAR_POSITIONAL:
-            raise TypeError(f"forward takes any number of positions (*{name}), which cannot be named.")
-        found.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
-    return found

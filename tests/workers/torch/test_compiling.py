@@ -13,8 +13,6 @@ from measured_planes import measure_plane
 from torch import nn
 from worker_cases import classes, classifier, evaluator_of, features, images, labelled, mlp, plane_of, seeded
 
-from landscape import evaluate, random_plane
-from landscape.facts import summary_text
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload, plan_text
@@ -356,16 +354,6 @@ def test_every_worker_of_a_pool_compiles_the_first_ones_plan(cache):
     assert len(list((cache.parent / "packages").glob("*.so"))) == 1
     eager = measure_plane(evaluator_of(*compiled_callback()[:3], batch_size=100), plane, POINTS[:1])
     np.testing.assert_allclose(found["loss"], eager["loss"][0], rtol=1e-5, atol=1e-7)
-
-
-def test_a_landscape_says_how_it_was_computed(tmp_path):
-    network = mlp()
-    landscape = evaluate(
-        random_plane(network, seed=0), lambda: (nn.CrossEntropyLoss(), network, labelled(), {}), size=3,
-        device_ids=[0], output=tmp_path / "a.h5", progress=False,
-    )  # fmt: skip
-    text = r"measured in +batches of \d+ samples, \d+ threads? per worker, .*not compiled \([a-z ]+\)\n"
-    assert re.search(text, summary_text(landscape))
 
 
 def tuned(run, count, threads=1, ran_out_of_memory=lambda _: False, **more):

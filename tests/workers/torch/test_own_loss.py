@@ -165,12 +165,6 @@ def test_a_step_sees_the_batch_and_metrics_see_what_it_returns():
     assert description.metrics == ("loss", "accuracy")
 
 
-def test_a_step_may_return_the_loss_alone():
-    alone, _ = measured(OwnLoss(lambda network, batch: step(network, batch)[0]), mlp(), labelled())
-    both, _ = measured(OwnLoss(step), mlp(), labelled())
-    assert alone["loss"] == pytest.approx(both["loss"], rel=1e-6)
-
-
 def test_a_pair_with_ignored_classes():
     targets = classes()
     targets[::3] = -100

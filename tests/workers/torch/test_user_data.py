@@ -460,17 +460,6 @@ COUNTED = {
 
 
 @pytest.mark.parametrize("kind", COUNTED)
-@pytest.mark.parametrize("batch_size", [2, 3, 5])
-def test_batches_count_by_what_the_loader_put_into_them(kind, batch_size):
-    make, step, samples, collate = COUNTED[kind]
-    net = make()
-    loader = DataLoader(samples, batch_size=batch_size, collate_fn=collate)
-    found, description = value_of(OwnLoss(step), net, loader)
-    assert description.num_samples == len(samples)
-    assert found["loss"] == pytest.approx(mean_in_float64(net, step, samples, collate), rel=1e-6)
-
-
-@pytest.mark.parametrize("kind", COUNTED)
 def test_batches_without_a_loader_must_say_how_many_samples_they_hold(kind):
     make, step, samples, collate = COUNTED[kind]
     net, batches = make(), [collate(samples[:2]), collate(samples[2:])]

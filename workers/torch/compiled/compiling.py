@@ -51,9 +51,18 @@ def compile_network(
     not_packaged, options = "", _cpu_options() if device.type == "cpu" else {}
 
     def difference(compiled: Callable[..., object]) -> str:
+        """Returns how the compiled network's values differ from the eager one's, or ""."""
         runs = _RUNS_TO_A_REPLAY if device.type == "cuda" else 1
         *_, found = (measure(compiled) for _ in range(runs))
-        return _difference(measure(network), found, plan.precision)
+        expected, close = measure(network), closeness_elsewhere(plan.precision)
+        # Compiled code rounds logits otherwise, which shows in a tiny loss; but nothing that is worth a per cent of it.
+        logits = {name: min(_LOGITS, _MOST_NOISE * abs(value)) for name, value in expected.items()}
+        try:
+            check_same_values("the network", expected, found, "compiled", close, elsewhere=logits)
+        except NondeterministicLossError:
+            changed = {name: (value, found[name]) for name, value in expected.items() if found[name] != value}
+            return f"compiled it gives other values, eager against compiled: {changed}"
+        return ""
 
     # A package is loaded by later runs and other workers without the compiler.
     if device.type == "cpu" and plan.compiler != "torch.compile":
@@ -106,15 +115,3 @@ def _cpu_options() -> dict[str, Any]:
     # Left alone, the compiler computes the activation inside the pooling loop, which steps over its input and so runs
     # without vector instructions; and its vectorized tanh is several times as slow as one made of a sigmoid.
     return {"realize_acc_reads_threshold": 0, "cpp.use_decompose_tanh": True}
-
-
-def _difference(expected: dict[str, float], found: dict[str, float], precision: str) -> str:
-    """Returns how the compiled network's values differ from the eager one's, or ""."""
-    # Compiled code rounds logits otherwise, which shows in a tiny loss; but nothing that is worth a per cent of it.
-    logits = {name: min(_LOGITS, _MOST_NOISE * abs(value)) for name, value in expected.items()}
-    try:
-        check_same_values("the network", expected, found, "compiled", closeness_elsewhere(precision), elsewhere=logits)
-    except NondeterministicLossError:
-        changed = {name: (value, found[name]) for name, value in expected.items() if found[name] != value}
-        return f"compiled it gives other values, eager against compiled: {changed}"
-    return ""

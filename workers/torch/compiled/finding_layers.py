@@ -37,12 +37,8 @@ def find_first_layer(
 ) -> FirstCall | None:
     """Returns the first layer where it can be computed once for a plane; None where it cannot, or is not worth it."""
     # Shapes decide, and never a clock: every worker and every run must find the same.
-    if (
-        most_bytes == 0
-        or samples.passes is not None
-        or samples.is_changed_on_use
-        or any(map(_is_compiled, network.modules()))
-    ):
+    is_free = most_bytes != 0 and samples.passes is None and not samples.is_changed_on_use
+    if not is_free or any(map(_is_compiled, network.modules())):
         return None
     found: FirstCall | None = None
     try:

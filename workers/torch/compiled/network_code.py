@@ -187,7 +187,7 @@ class _Description:
 
     def _add_file(self, module: types.ModuleType) -> None:
         self._say(module.__name__)
-        if _is_shared_name(module.__name__):
+        if _is_shared(module):
             return
         file = getattr(module, "__file__", None)
         try:
@@ -238,10 +238,7 @@ def _is_written_in_python(class_: type) -> bool:
 
 
 def _is_shared(value: Any) -> bool:
-    return _is_shared_name(str(getattr(value, "__module__", None) or ""))
-
-
-def _is_shared_name(module: str) -> bool:
-    """Returns whether a version says what is in a module."""
-    top = module.partition(".")[0]
+    """Returns whether a version says what is in a module, or in that of something."""
+    name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    top = str(name or "").partition(".")[0]
     return top in _SHARED or (top in sys.stdlib_module_names and top != "__main__")

@@ -61,22 +61,19 @@ class PackageFolder:
             write_bytes(path.with_suffix(".json"), json.dumps(facts).encode())
         except (OSError, FileWriteError) as error:
             raise PackageError(f"its package cannot be kept: {error}") from error
-        self._make_room(path)
+        with contextlib.suppress(OSError):
+            libraries = [other for other in self.path.glob("*.so") if other != path]
+            total = path.stat().st_size
+            for other in sorted(libraries, key=lambda other: other.stat().st_mtime, reverse=True):
+                total += other.stat().st_size
+                if total > _MOST_BYTES:
+                    self.discard(other.stem)
         return path
 
     def discard(self, key: str) -> None:
         for suffix in (".so", ".json"):
             with contextlib.suppress(OSError):
                 (self.path / f"{key}{suffix}").unlink()
-
-    def _make_room(self, newest: Path) -> None:
-        with contextlib.suppress(OSError):
-            libraries = [path for path in self.path.glob("*.so") if path != newest]
-            total = newest.stat().st_size
-            for path in sorted(libraries, key=lambda path: path.stat().st_mtime, reverse=True):
-                total += path.stat().st_size
-                if total > _MOST_BYTES:
-                    self.discard(path.stem)
 
 
 def make_private(path: Path) -> None:

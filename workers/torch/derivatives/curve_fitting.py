@@ -69,7 +69,11 @@ class CurveFitter(MovedNetwork):
                 )
             self.move(task.first, task.buffers)
             self._ends = [self._flat(state) for state in (task.first, task.last)]
-            self._between = self._buffers_between()
+            # The buffers that change along the curve; normalization computes with none here.
+            statistics = {id(buffer) for layer in self._norms for buffer in layer.buffers()}
+            infos = tuple(info for info, tensor in named_tensors(network.module) if id(tensor) not in statistics)
+            space = WeightSpace("torch", type(network.module).__name__, infos)
+            self._between = BuffersBetween(space, task.buffers, [task.end_buffers] if task.end_buffers else [])
         except BaseException:
             self.close()
             raise
@@ -104,13 +108,6 @@ class CurveFitter(MovedNetwork):
         with self._computing():
             loss, slopes = self._gradient(torch.from_numpy(np.array(bends)).to(self._ends[0].device), t, batch, 0)
             return float(loss), slopes.cpu().numpy()
-
-    def _buffers_between(self) -> BuffersBetween:
-        """Returns the buffers that change along the curve; normalization computes with none here."""
-        task, statistics = self._task, {id(buffer) for layer in self._norms for buffer in layer.buffers()}
-        infos = tuple(info for info, tensor in named_tensors(self._network.module) if id(tensor) not in statistics)
-        space = WeightSpace("torch", type(self._network.module).__name__, infos)
-        return BuffersBetween(space, task.buffers, [task.end_buffers] if task.end_buffers else [])
 
     def _straight(self) -> Fitting:
         count = self._task.settings.shape.bends

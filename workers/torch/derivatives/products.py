@@ -226,10 +226,9 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         if self._is_ready:
             yield
             return
-        module, devices = self._network.module, self._network.devices
         with (
             self._network.settings(),
-            twice_differentiable(module, devices),
+            twice_differentiable(self._network.module, self._network.devices),
             second_derivative_errors(self._settings.matrix),
         ):
             self._is_ready = True

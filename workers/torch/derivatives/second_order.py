@@ -21,6 +21,7 @@ from ...errors import CurvatureError
 from ...measuring.memory_shortage import is_memory_shortage
 from ...measuring.totals import Total
 from ...samples.batches import Batch
+from ..settings import set_until_end
 from ..snapshot import values_kept
 from .network import Weights
 
@@ -203,19 +204,18 @@ def twice_differentiable(network: nn.Module, devices: Collection[torch.device]) 
     """Lets PyTorch compute with operators that have second derivatives, without compiled code."""
     # Attention's fused kernels, the fast path of transformer layers, cuDNN's recurrent layers and the sparse gradients
     # of embeddings have none.
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        stack.enter_context(transformers_without_fast_path())
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        sdpa_kernel(SDPBackend.MATH),
+        transformers_without_fast_path(),
+        contextlib.ExitStack() as stack,
+    ):
         for layer in network.modules():
-            if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.sparse:
-                layer.sparse = False
-                stack.callback(setattr, layer, "sparse", True)
-        recurrent = any(isinstance(layer, nn.RNNBase) for layer in network.modules())
-        if recurrent and any(device.type == "cuda" for device in devices) and torch.backends.cudnn.enabled:
-            torch.backends.cudnn.enabled = False
-            stack.callback(setattr, torch.backends.cudnn, "enabled", True)
+            if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+                set_until_end(stack, layer, "sparse", False)
+            if isinstance(layer, nn.RNNBase) and any(device.type == "cuda" for device in devices):
+                set_until_end(stack, torch.backends.cudnn, "enabled", False)
         if "torch._dynamo" in sys.modules:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield

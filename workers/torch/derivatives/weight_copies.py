@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,19 +54,6 @@ class _Suspect:
     layers: list[nn.Module] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """The loss of a forward pass, and the tensors that each layer returned."""
-
-    value: torch.Tensor
-    outputs: Mapping[nn.Module, Sequence[torch.Tensor]]
-
-    def equals(self, other: _Pass, layers: Iterable[nn.Module]) -> bool:
-        """Returns whether the loss and the outputs of some layers are the same to the bit."""
-        pairs = [([self.value], [other.value]), *((self.outputs[layer], other.outputs[layer]) for layer in layers)]
-        return all(len(one) == len(two) and all(map(torch.equal, one, two)) for one, two in pairs)
-
-
 class _Trials:
     def __init__(self, network: DifferentiatedNetwork, batch: Batch, space: WeightSpace) -> None:
         self._network, self._batch = network, batch
@@ -90,18 +77,22 @@ class _Trials:
             warnings.simplefilter("ignore")
             start: Any = torch.zeros((), requires_grad=True).clone().grad_fn
             self._first = self._run()
-            tensors = [self._first.value, *(tensor for some in self._first.outputs.values() for tensor in some)]
-            used = _leaves_of(tensors, start)
+            tensors = [tensor for some in self._first.values() for tensor in some]
+            used = {id(tensor) for tensor in tensors if tensor.requires_grad and tensor.grad_fn is None}
+            # An older node is of a copy that was made with its graph.
+            nodes = graph_nodes((tensor.grad_fn for tensor in tensors), start._sequence_nr())
+            used |= {id(node.variable) for node in nodes if hasattr(node, "variable")}
             names = [
                 name
                 for name, suspect in self._suspects.items()
-                if any(layer in self._first.outputs for layer in suspect.layers)
+                if any(layer in self._first for layer in suspect.layers)
                 and not any(id(tensor) in used for tensor in suspect.tensors)
             ]
             return self._without_effect(names)
 
-    def _run(self) -> _Pass:
-        outputs: dict[nn.Module, list[torch.Tensor]] = {}
+    def _run(self) -> dict[nn.Module | None, list[torch.Tensor]]:
+        """Returns the tensors that each layer returned in a forward pass, and the loss as that of None."""
+        outputs: dict[nn.Module | None, list[torch.Tensor]] = {}
 
         def note(layer: nn.Module, _: object, result: object) -> None:
             found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
@@ -111,7 +102,7 @@ class _Trials:
             self._network.start_batch(0)
             result = call_network(self._network.forward, map_leaves(own_tensor, self._batch.inputs))
             value, _ = self._network.total.differentiable(result, self._batch)
-        return _Pass(value, outputs)
+        return {None: [value], **outputs}
 
     def _without_effect(self, names: list[str]) -> list[str]:
         """Returns those whose change changes neither the loss nor what their layers return; all at once at first."""
@@ -119,12 +110,14 @@ class _Trials:
             return []
         self._trials_left -= 1
         suspects = [self._suspects[name] for name in names]
-        layers = {layer for suspect in suspects for layer in suspect.layers if layer in self._first.outputs}
+        layers = {layer for suspect in suspects for layer in suspect.layers if layer in self._first}
         tensors = [suspect.tensors[0].detach() for suspect in suspects]
         with values_kept(tensors):
             for tensor in tensors:
                 tensor.copy_(-1 - tensor)
-            if self._run().equals(self._first, layers):
+            found = self._run()
+            pairs = [(self._first[layer], found[layer]) for layer in (None, *layers)]
+            if all(len(before) == len(after) and all(map(torch.equal, before, after)) for before, after in pairs):
                 return names
         if len(names) == 1:
             return []
@@ -161,19 +154,10 @@ def _sizes_kept(layer: nn.Module, memory: set[int]) -> set[int]:
     return {tensor.numel() for tensor in real if tensor.untyped_storage().data_ptr() not in memory}
 
 
-def _leaves_of(tensors: Sequence[torch.Tensor], start: Any) -> set[int]:
-    """Returns the ids of the leaves of a graph, without what is older than a node."""
-    found = {id(tensor) for tensor in tensors if tensor.requires_grad and tensor.grad_fn is None}
-    # An older node is of a copy that was made with its graph.
-    nodes = graph_nodes((tensor.grad_fn for tensor in tensors), start._sequence_nr())
-    return found | {id(node.variable) for node in nodes if hasattr(node, "variable")}
-
-
 @contextlib.contextmanager
 def _attributes_kept(module: nn.Module) -> Iterator[None]:
     """Puts back what a network notes in its layers while it computes."""
-    places: list[dict[str, Any]] = [place for layer in module.modules() for place in (vars(layer), layer._buffers)]
-    kept = [(place, dict(place)) for place in places]
+    kept = [(place, dict(place)) for layer in module.modules() for place in (vars(layer), layer._buffers)]
     try:
         yield
     finally:
