@@ -282,7 +282,6 @@ class TorchEvaluator(NetworkEvaluator):
         return names
 
     def _prepare_first_layer(self) -> None:
-        """Computes the first layer for the loaded plane in the plan's batches."""
         if self._first_layer is not None:
             with self.settings():
                 try:

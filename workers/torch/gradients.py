@@ -19,7 +19,6 @@ NOTE = (
     "the loss needs gradients, so it is measured with gradients on: nothing is compiled, no layer is computed once for "
     "a plane, and each batch takes more time and memory."
 )
-"""What the user should know."""
 
 _OF_METRICS = (
     " Metrics get the outputs without gradients: compute what needs them in the network or in the step of an OwnLoss, "
@@ -113,7 +112,6 @@ class RecordedOutputs:
         self._is_fresh = True
         self._values: dict[int, Any] = {}
         self.plain = without_graph(self._fresh)
-        """The outputs alone."""
 
     def value_of(self, loss: Callable[..., Any], targets: Any) -> Any:
         """Returns a loss, which is computed once; each other one gets outputs that are computed anew."""

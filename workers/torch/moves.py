@@ -164,7 +164,6 @@ class _Stage:
                 view.copy_(to_tensor(array))
 
     def move(self, coordinates: Sequence[float]) -> None:
-        """Sets the targets to a point; without coordinates, to the origin."""
         self._vector.copy_(self._origin)
         for coordinate, direction in zip(coordinates, self._directions, strict=bool(coordinates)):
             self._vector.add_(direction, alpha=float(coordinate))

@@ -169,7 +169,6 @@ class RandomNumbers:
         self._gpus = [device for device in devices if device.type == "cuda"]
 
     def notes(self, batches: Sequence[Batch]) -> list[str]:
-        """Returns what a reader of the landscape must know."""
         if self._seed is None:
             return []
         size = max(batch.size for batch in batches)

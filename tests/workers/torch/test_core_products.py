@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from worker_cases import case, classifier, evaluator_of, seeded
+from worker_cases import case, classifier, evaluator_of, mlp, seeded
 
 from workers.curvature.products import SHARES, ProductSettings
 from workers.measurement_plan import MeasurementPlan
@@ -66,25 +66,13 @@ def test_a_network_that_is_too_large_or_has_one_core_stays_on_its_thread(seen, m
     np.testing.assert_allclose(*products, rtol=1e-4, atol=1e-6)
 
 
-class Recorded(nn.Module):
-    """Tanh, and the thread on which it is called."""
-
-    def __init__(self):
-        super().__init__()
-        self.threads = set()
-
-    def forward(self, values):
-        self.threads.add(threading.get_ident())
-        return values.tanh()
-
-
 def test_the_users_code_is_called_on_one_thread():
-    recorded = Recorded()
-    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), recorded, nn.Linear(8, 4)))
+    network, threads = mlp(), set()
+    network[1].register_forward_hook(lambda *_: threads.add(threading.get_ident()))
     evaluator = classifier(network, plan=TWO)
     with evaluator.products(ProductSettings(memory=0)) as shares:
         shares.total_product(shares.layout.gaussian(1))
-    assert recorded.threads == {threading.get_ident()}
+    assert threads == {threading.get_ident()}
 
 
 class _Bent(torch.autograd.Function):

@@ -1,7 +1,5 @@
 """``precision``: forward passes that round on purpose, and nothing else that does."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -91,10 +89,8 @@ def test_it_differs_from_float32_by_the_rounding(trained):
 
 
 @pytest.mark.slow
-def test_it_gives_the_same_bits_each_time(trained):
-    first, second = (measured(copy.deepcopy(trained), DIGITS, precision="bfloat16")[0] for _ in range(2))
-    for name, values in first.items():
-        assert values.tobytes() == second[name].tobytes()
+def test_it_gives_the_same_bits_in_other_plans(trained):
+    first, _ = measured(trained, DIGITS, precision="bfloat16")
     # What autocast rounds cannot be added up beforehand.
     plan = MeasurementPlan(64, first_layer=True)
     with pytest.warns(UserWarning, match="the plan says that the first layer is computed once for a plane, but here"):

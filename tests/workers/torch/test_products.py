@@ -123,20 +123,14 @@ def test_what_is_kept_from_product_to_product_changes_no_bit(name, matrix):
             np.testing.assert_array_equal(one, first)
 
 
-@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize("name", CASES)
 def test_products_of_everyday_networks(name):
-    loss, network, dataset = case(name)
-    expected = hessian_of(network, *all_samples(dataset), loss)
-    assert difference(evaluator_of(loss, network, dataset), expected) < 1e-5
-
-
-@pytest.mark.parametrize("name", ["bfloat16", "float16"])
-def test_low_precision_is_computed_in_float32_from_the_same_weights(name):
+    """Those in low precision are computed in float32 from the same weights."""
     loss, network, dataset = case(name)
     evaluator = evaluator_of(loss, network, dataset)
     assert difference(evaluator, hessian_of(network, *all_samples(dataset), loss)) < 1e-5
     with evaluator.products(ProductSettings()) as shares:
-        assert "low precision" in shares.notes[0]
+        assert any("low precision" in note for note in shares.notes) == (name not in WIDE)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -277,22 +271,6 @@ def test_the_network_and_the_loaded_plane_are_left_as_they_were(name):
     np.testing.assert_array_equal(evaluator.measure(np.array([[0.3, 0.1]]))["loss"], loss_before)
     evaluator.close()
     assert found(network) == before
-
-
-def test_the_curvature_is_that_of_the_checkpoint():
-    network = mlp()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(1.7)
-    hessian = hessian_of(network, features(), classes())
-    with classifier().products(ProductSettings()) as shares:
-        settings = CurvatureSettings(top=2, bottom=1, trace_probes=4, keep_vectors=True)
-        result = measure_state_curvature(shares, *state_of(network), settings)
-    values = np.linalg.eigvalsh(hessian)
-    np.testing.assert_allclose(result.eigenvalues, [values[-1], values[-2], values[0]], atol=1e-4 * values[-1])
-    assert result.trace.low < np.trace(hessian) < result.trace.high
-    expected = nn.functional.cross_entropy(network(features()), classes())
-    assert result.loss == pytest.approx(expected.item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e6])

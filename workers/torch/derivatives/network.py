@@ -44,7 +44,7 @@ class MovedNetwork:
         self._network = network
         entries = named_tensors(network.module)
         self._tensors = {info.name: tensor for info, tensor in entries}
-        self._is_buffer = {info.name: info.role == "buffer" for info, _ in entries}
+        self._buffers = {info.name for info, _ in entries if info.role == "buffer"}
         trainable = [info for info, _ in entries if info.trainable and info.size]
         tied = tied_tensors(network.module, entries)
         self._found = [
@@ -72,7 +72,7 @@ class MovedNetwork:
     def move(self, parameters: State, buffers: State | None) -> None:
         with torch.no_grad():
             for name, target in self._tensors.items():
-                state = buffers if self._is_buffer[name] else parameters
+                state = buffers if name in self._buffers else parameters
                 if state is not None:
                     collapsed(target).copy_(collapsed(to_tensor(state[name]), target))
 
