@@ -18,6 +18,10 @@ from ..errors import CallbackFunctionError
 from ..samples.batches import float64_device
 
 _HOST = ("cpu", "meta")
+_WITHOUT_CUDA = (
+    f"this machine has a GPU, but the installed PyTorch ({torch.__version__}) was built without CUDA, so the network "
+    "is measured on the CPU. Install a build for CUDA (https://pytorch.org)."
+)
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,10 @@ def find_placement(network: nn.Module, device: str, available: Sequence[str] = (
     devices = tuple(dict.fromkeys(place for place in found if place.type != "meta"))
     # A network that hooks of Accelerate run (``device_map``) keeps its placement, as one on several devices does.
     if not hooks and len(devices) < 2:
-        own, note = _usable(device)
-        return Placement(own, (own,), note=note or _without_float64(network, own))
+        # Where this PyTorch can use no GPU at all, the CPU takes the place of one.
+        is_usable = torch.device(device).type != "cuda" or torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
+        own = full_device(device if is_usable else "cpu")
+        return Placement(own, (own,), note=_without_float64(network, own) if is_usable else _WITHOUT_CUDA)
     devices = devices or (full_device(device),)
     known = [full_device(name) for name in available]
     foreign = [place for place in devices if known and place.type not in _HOST and place not in known]
@@ -85,17 +91,6 @@ def full_device(device: str | int | torch.device) -> torch.device:
     if place.type == "cuda" and place.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("mps", 0) if place.type == "mps" else place
-
-
-def _usable(device: str) -> tuple[torch.device, str]:
-    """Returns the worker's device, or the CPU and why, where this PyTorch can use no GPU at all."""
-    if torch.device(device).type == "cuda" and not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
-        note = (
-            f"this machine has a GPU, but the installed PyTorch ({torch.__version__}) was built without CUDA, so the "
-            "network is measured on the CPU. Install a build for CUDA (https://pytorch.org)."
-        )
-        return torch.device("cpu"), note
-    return full_device(device), ""
 
 
 def device_of(outputs: Any) -> torch.device | None:

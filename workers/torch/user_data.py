@@ -142,7 +142,7 @@ def _batch_maker(network: nn.Module, notes: list[str]) -> MakeBatch:
 
 
 def _as_tensor(leaf: Any, dtype: torch.dtype | None, changed: set[str], *, targets: bool) -> Any:
-    if isinstance(leaf, torch.Tensor) or not isinstance(leaf, np.ndarray):
+    if not isinstance(leaf, np.ndarray):
         return leaf
     if leaf.dtype.kind not in "fiubc" and leaf.dtype.name != "bfloat16":
         raise SamplesError(
