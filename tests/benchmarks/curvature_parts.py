@@ -24,7 +24,7 @@ from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.derivatives import operators, products
-from workers.torch.derivatives.core_products import CoreProducts
+from workers.torch.derivatives.products import CoreProducts
 from workers.torch.evaluator import TorchEvaluator
 
 TURNS = 5

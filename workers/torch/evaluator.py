@@ -7,10 +7,11 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
+from jaxtyping import Float64
 from torch import nn
 
 from collectors.networks.batches import call_network
@@ -45,7 +46,7 @@ from .losses import OutputMetric, make_metrics, place_loss
 from .moves import NetworkInPlace
 from .own_loss import OwnMetric, own_loss_of
 from .placement import HeldWeights, device_of, find_placement
-from .planning import NetworkPlanning, within_memory
+from .planning import NetworkPlanning, few_within_memory
 from .points import PendingPoint, add_up, pending_point, read_points
 from .precision import at_least_float32, check_precision, with_float32_weights
 from .settings import (
@@ -58,9 +59,6 @@ from .settings import (
 )
 from .snapshot import NetworkSnapshot
 from .user_data import changes_batches, copied, read_user_data
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 _ROUGHLY = 2
 _RECALIBRATED = (
@@ -85,6 +83,7 @@ class TorchEvaluator(NetworkEvaluator):
 
     _forward: Callable[..., Any]
     _first_layer: FirstLayer | None
+    _held_weights: HeldWeights | None = None
     _changes_batches = False
 
     def __init__(
@@ -98,13 +97,15 @@ class TorchEvaluator(NetworkEvaluator):
         self._device = self._outputs_device = self._placement.inputs
         self._threads = setup.threads
         self._snapshots: list[NetworkSnapshot] = []
-        self._held_weights: HeldWeights | None = None
         self._own_loss = own_loss_of(model, self._module)
         loss = place_loss(checks.find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
         self._metrics = make_metrics(metrics, self._device, OutputMetric if self._own_loss is None else OwnMetric)
         self.draws_alike = options.seed_each_point
         self._numbers = RandomNumbers(options.seed if self.draws_alike else None, self._placement.devices)
-        main, *further = self._read_sets(dataset, setup)
+        recalibrated = _RECALIBRATED if options.buffers == "recalibrate" else ""
+        memory = replace(setup.memory, obstacle=SAME_DRAWS if self.draws_alike else recalibrated)
+        read = functools.partial(read_user_data, network=self._module, own_loss=self._own_loss)
+        main, *further = read_sets(dataset, options, memory, read)
         self._gradients = Gradients((self._module, loss), restore=setup.restore_network)
         try:
             self._take_over(self._module, setup.restore_network)
@@ -127,10 +128,11 @@ class TorchEvaluator(NetworkEvaluator):
             self._normalization = normalization_layers(self._module)
             self._find_way(main)
             self._moves.check_in_place(self._module)
-            self._main.warn(*filter(None, [self._find_weight_copies()]))
+            if not self._placement.is_kept and not self._gradients.are_on:  # such a loss may leave gradients in it
+                batch = self._main.samples.batches(None if self._main.keeps_batches else SAMPLES_TRIED)[0]
+                self._main.warn(*filter(None, [weight_copies_warning(self._differentiated(), batch, self.space)]))
             self._add_sets(further)
-            self._choose_plan(setup)
-            names = self._plan_within_memory(setup)
+            names = self._choose_plan(setup)
             if (passes := self._main.samples.passes) is not None:
                 size = sum(info.size for info in self.space.parameters) * torch.float32.itemsize
                 self._passes = StreamedMeasurement(
@@ -149,7 +151,6 @@ class TorchEvaluator(NetworkEvaluator):
         self._prepare_first_layer()
 
     def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
-        """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, self._moves.axes)
         with self.settings():
             if self._passes is not None:
@@ -160,7 +161,6 @@ class TorchEvaluator(NetworkEvaluator):
         return as_columns(rows, self.description.metrics)
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
-        """Measures one full set of weights, off the plane; the loaded plane stays in place."""
         checks.check_loaded(self._moves.axes)
 
         def put() -> None:
@@ -180,12 +180,10 @@ class TorchEvaluator(NetworkEvaluator):
                 self._moves.return_to_origin()
 
     def products(self, settings: ProductSettings) -> ShareProducts:
-        """Returns what makes products of the main data set's loss."""
         check_products(settings, self._placement, self._main.samples, self._own_loss, self._gradients)
         return TorchProducts(self._differentiated(), settings)
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
-        """Goes on with fitting a curve on the main data set."""
         check_fitting(self._placement, self._main.samples)
         samples = CurveSamples(self._main.samples, self._main.keeps_batches, task.settings)
         with contextlib.closing(CurveFitter(self._differentiated(), samples, task)) as fitter:
@@ -220,7 +218,6 @@ class TorchEvaluator(NetworkEvaluator):
             self._main.change_plan(**changes)
 
     def close(self) -> None:
-        """Leaves the user's network as it was found, bit for bit."""
         self._gradients.close()
         while self._snapshots:
             self._snapshots.pop().restore()  # the last first: a loss may hold the network
@@ -246,7 +243,8 @@ class TorchEvaluator(NetworkEvaluator):
             self._sets = [MeasuredSet(self, read.name, used, candidates, self._metrics, plan, read.notes)]
             return self._main.loss
 
-        warn(read.notes, *self._forward_pass.find_way(find))
+        notes, more = self._gradients.retried(functools.partial(self._forward_pass.find_in_float32, find))
+        warn(read.notes, *more, *notes)
 
     def _add_sets(self, further: Sequence[ReadSet]) -> None:
         for item in further:
@@ -256,8 +254,8 @@ class TorchEvaluator(NetworkEvaluator):
             self._add_set(item.name, samples, candidates, self._metrics, item.notes)
         self._find_groups(self._options)
 
-    def _choose_plan(self, setup: MeasurementSetup) -> None:
-        """Chooses how the network is run."""
+    def _choose_plan(self, setup: MeasurementSetup) -> tuple[str, ...]:
+        """Chooses how the network is run, within memory; returns the names of what is measured."""
         main, *further = self._sets
         planning = NetworkPlanning(
             self._module,
@@ -265,39 +263,26 @@ class TorchEvaluator(NetworkEvaluator):
             self._forward_pass,
             main.loss,
             self._metrics,
-            self._settings_with,
+            self.settings,
             [item.samples for item in further],
         )
-        self._forward, self._first_layer = planning.choose(
-            main, setup, self._moves, self._placed, stays_on_device=self._stays_on_device
-        )
-        self._settled_forward, self._settled_for_own_batches = self._forward, main.keeps_batches
-        self._threads = main.plan.threads
-
-    @property
-    def _stays_on_device(self) -> bool:
         moved = any(item.samples.moved_on_use for item in self._sets)
         on_host = self._options.buffers == "recalibrate" or self._placement.is_kept or moved
-        return not (on_host or self._main.samples.passes is not None or self.draws_alike or self._gradients.are_on)
-
-    def _plan_within_memory(self, setup: MeasurementSetup) -> tuple[str, ...]:
-        """Returns the names of what is measured."""
-        main, before = self._main, self._main.plan.batch_size
-
-        def measure(plan: MeasurementPlan) -> tuple[str, ...]:
-            main.plan = plan
-            return tuple(main.measure_few())
-
+        on_host |= main.samples.passes is not None or self.draws_alike or self._gradients.are_on
+        self._forward, self._first_layer = planning.choose(
+            main, setup, self._moves, self._placed, stays_on_device=not on_host
+        )
+        self._settled_forward, self._settled_for_own_batches = self._forward, main.keeps_batches
+        self._threads, before = main.plan.threads, main.plan.batch_size
         with self.settings():
-            names, plan = within_memory(measure, main.plan, main.samples.count)
-            if plan.batch_size != before:
-                main.warn(shortage_text(before, plan.batch_size))
-            self._plan_sets(setup, functools.partial(self._placed, channels_last=plan.channels_last))
+            names = few_within_memory(main)
+            if main.plan.batch_size != before:
+                main.warn(shortage_text(before, main.plan.batch_size))
+            self._plan_sets(setup, functools.partial(self._placed, channels_last=main.plan.channels_last))
         main.notes += self._numbers.notes(main.samples.own_batches)
         return names
 
     def _prepare_first_layer(self) -> None:
-        """Computes the first layer for the loaded plane in the plan's batches."""
         if self._first_layer is not None:
             with self.settings():
                 try:
@@ -320,32 +305,17 @@ class TorchEvaluator(NetworkEvaluator):
         placed = place_samples(samples, self._device, channels_last, self._outputs_device)
         return placed.changed_on_use(copied) if self._changes_batches else placed
 
-    def _find_weight_copies(self) -> str | None:
-        if self._placement.is_kept or self._gradients.are_on:  # such a loss may leave gradients in the network
-            return None
-        batch = self._main.samples.batches(None if self._main.keeps_batches else SAMPLES_TRIED)[0]
-        return weight_copies_warning(self._differentiated(), batch, self.space)
-
     def _find_outputs(self, batch: Batch) -> None:
         """Finds out on which device a network that is spread over several has its outputs."""
         with checks.callback_errors(), self.settings():
             outputs = call_network(self.forward_here(), batch.inputs)
         self._outputs_device = device_of(without_graph(outputs)) or self._device
 
-    def settings(self) -> contextlib.AbstractContextManager[None]:
-        return self._settings_with(self._threads)
-
-    def _settings_with(self, threads: int) -> contextlib.AbstractContextManager[None]:
+    def settings(self, threads: int | None = None) -> contextlib.AbstractContextManager[None]:
+        threads = self._threads if threads is None else threads
         return self._numbers.kept(measurement_settings(self._placement.devices, threads, self._options.precision))
 
-    def _read_sets(self, dataset: object, setup: MeasurementSetup) -> list[ReadSet]:
-        recalibrated = _RECALIBRATED if self._options.buffers == "recalibrate" else ""
-        memory = replace(setup.memory, obstacle=SAME_DRAWS if self.draws_alike else recalibrated)
-        read = functools.partial(read_user_data, network=self._module, own_loss=self._own_loss)
-        return read_sets(dataset, self._options, memory, read)
-
     def forward_here(self) -> Callable[..., Any]:
-        """Returns the network where it was moved to last, not compiled."""
         return self._forward_pass.of(self._module)
 
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
@@ -358,7 +328,6 @@ class TorchEvaluator(NetworkEvaluator):
             self._moves.return_to_origin()
 
     def sets_changed(self) -> None:
-        """Gets ready anew, without compiled code if that is for batches of another size."""
         self._forward, main = self._settled_forward, self._main
         if main.plan.compile and main.keeps_batches != self._settled_for_own_batches:
             # It was compiled, and found to be right, for batches of another size.

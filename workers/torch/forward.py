@@ -15,8 +15,8 @@ from ..measuring.totals import Total, low_precision_note
 from ..samples.batches import Batch
 from .gradients import Gradients, lacks_gradients, without_graph
 from .losses import WeighedMean, label_means, split_into_samples
-from .own_loss import OwnLoss, StepResult, weightings
-from .precision import Float32Losses, in_bfloat16, with_float32_outputs
+from .own_loss import OwnLoss, StepResult
+from .precision import Float32Losses, at_least_float32, in_bfloat16
 
 
 class ForwardPass:
@@ -40,34 +40,25 @@ class ForwardPass:
     def of(self, network: Callable[..., Any]) -> Callable[..., Any]:
         """Returns the function from inputs to outputs, or from a batch to loss and outputs for a network's own loss."""
         if self._own_loss is not None:
-            return self._without_graph(self._own_loss.forward(network, self._around_step))
-        if self._types:
-            network = self._in_bfloat16(network)
-        return self.gradients.forward(with_float32_outputs(network) if self._widens else network)
+            step = self.gradients.recorded(self._own_loss.forward(network, self._around_step))
 
-    def _without_graph(self, step: Callable[[Any], StepResult]) -> Callable[[Any], StepResult]:
-        recorded = self.gradients.recorded(step)
+            def run_step(batch: Any) -> StepResult:
+                result = step(batch)
+                return StepResult(without_graph(result.loss), without_graph(result.own_outputs))
 
-        def run(batch: Any) -> StepResult:
-            result = recorded(batch)
-            return StepResult(without_graph(result.loss), without_graph(result.own_outputs))
+            return run_step if self.gradients.are_on else step
+        widens = self._widens
 
-        return run if self.gradients.are_on else step
-
-    def _in_bfloat16(self, network: Callable[..., Any]) -> Callable[..., Any]:
         def run(*inputs: Any, **named_inputs: Any) -> Any:
-            with in_bfloat16(self._types):
-                return network(*inputs, **named_inputs)
+            with in_bfloat16(self._types) if self._types else contextlib.nullcontext():
+                outputs = network(*inputs, **named_inputs)
+            return at_least_float32(outputs) if widens else outputs
 
-        return run
+        return self.gradients.forward(run)
 
     @contextlib.contextmanager
     def _around_step(self) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            if self._types:
-                stack.enter_context(in_bfloat16(self._types))
-            if self._widens:
-                stack.enter_context(Float32Losses())
+        with in_bfloat16(self._types), Float32Losses() if self._widens else contextlib.nullcontext():
             yield
 
     @property
@@ -83,17 +74,19 @@ class ForwardPass:
 
     def ways_to_add_up(self, loss: Callable[..., Any] | None, batches: Sequence[Batch]) -> list[Total]:
         """Returns the candidates for the test of the partition: the loss as it may be added up over batches."""
-        if self._own_loss is not None:
-            return weightings(self._own_loss, batches[0])
-        assert loss is not None
-        split, called = split_into_samples(loss, self.gradients.loss), self.gradients.loss(loss)
-        by_samples = WeighedMean("loss", "the loss", called)
-        return [by_samples, *(label_means("the loss", called, batches[0]) if split is None else [split])]
-
-    def find_way(self, find: Callable[[], Total]) -> list[str]:
-        """Finds out how the loss is added up, with gradients where it needs them; see ``find_in_float32``."""
-        notes, more = self.gradients.retried(lambda: self.find_in_float32(find))
-        return [*more, *notes]
+        split: Total | None = None
+        if self._own_loss is None:
+            assert loss is not None
+            label, called = "the loss", self.gradients.loss(loss)
+            split = split_into_samples(loss, self.gradients.loss)
+        else:
+            label, called = "the network's own loss", lambda outputs, _: outputs.loss
+        by_samples = WeighedMean("loss", label, called)
+        if split is not None:
+            return [by_samples, split]
+        # What the user says of samples goes before labels.
+        has_weights = self._own_loss is not None and self._own_loss.samples is not None
+        return [by_samples, *([] if has_weights else label_means(label, called, batches[0]))]
 
     def find_in_float32(self, find: Callable[[], Total]) -> list[str]:
         """Finds out how the loss is added up, in at least float32 where that works; returns notes for the user."""

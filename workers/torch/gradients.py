@@ -19,7 +19,6 @@ NOTE = (
     "the loss needs gradients, so it is measured with gradients on: nothing is compiled, no layer is computed once for "
     "a plane, and each batch takes more time and memory."
 )
-"""What the user should know."""
 
 _OF_METRICS = (
     " Metrics get the outputs without gradients: compute what needs them in the network or in the step of an OwnLoss, "
@@ -36,16 +35,9 @@ class Gradients:
         self._parameters = [
             parameter for item in modules if isinstance(item, torch.nn.Module) for parameter in item.parameters()
         ]
-        self._found: list[tuple[torch.nn.Parameter, torch.Tensor | None]] | None = None
+        self._found: list[tuple[torch.nn.Parameter, torch.Tensor | None]] = []
         self._restore = restore
         self.are_on = False
-
-    def switch_on(self) -> None:
-        """Records everything from now on; what is in ``grad`` is put aside, so that no loss adds to it."""
-        if not self.are_on and self._restore:
-            self._found = [(parameter, parameter.grad) for parameter in self._parameters]
-        self.are_on = True
-        self._clear()
 
     def retried(self, work: Callable[[], _Result]) -> tuple[_Result, list[str]]:
         """Returns what some work gives, with gradients where it fails for the want of them, and notes for the user."""
@@ -54,7 +46,10 @@ class Gradients:
         except CallbackFunctionError as error:
             if self.are_on or not lacks_gradients(error):
                 raise
-        self.switch_on()
+        # What is in ``grad`` is put aside, so that no loss adds to it.
+        self._found = [(parameter, parameter.grad) for parameter in self._parameters] if self._restore else []
+        self.are_on = True
+        self._clear()
         try:
             return work(), [NOTE]
         except CallbackFunctionError as error:
@@ -89,9 +84,9 @@ class Gradients:
         return run if self.are_on else loss
 
     def close(self) -> None:
-        for parameter, gradient in self._found or ():
+        for parameter, gradient in self._found:
             parameter.grad = gradient
-        self._found = None
+        self._found = []
 
     @contextlib.contextmanager
     def _on(self) -> Iterator[None]:
@@ -117,7 +112,6 @@ class RecordedOutputs:
         self._is_fresh = True
         self._values: dict[int, Any] = {}
         self.plain = without_graph(self._fresh)
-        """The outputs alone."""
 
     def value_of(self, loss: Callable[..., Any], targets: Any) -> Any:
         """Returns a loss, which is computed once; each other one gets outputs that are computed anew."""

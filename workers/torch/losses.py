@@ -76,7 +76,6 @@ class OutputMetric(NamedMetric):
     """A metric of (outputs, targets), which gets outputs that need no gradients."""
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
         super().add(without_graph(outputs), batch)
 
 
@@ -121,7 +120,6 @@ class WeighedMean(BatchMean):
     advice = " If another weight for each batch is right, OwnLoss(step, samples=...) returns it."
 
     def pending(self) -> Pending:
-        """Returns the mean over all batches."""
         if any(isinstance(weight, torch.Tensor) for weight in self._weights):
             return Pending([*self._values, *self._weights], _weighted_mean)
         weights = self._weights

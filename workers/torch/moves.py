@@ -37,16 +37,7 @@ class NetworkInPlace:
         self._between: _Between | None = None
         self._parameters = {info.name: tensor.detach() for info, tensor in entries if info.role == "parameter"}
         self._buffers = {info.name: tensor.detach() for info, tensor in entries if info.role == "buffer"}
-        trainable = [info for info in self.space.trainable if info.size]
-        # One part for each device of a network that is spread over several; it moves where it is.
-        self._large = self._by_device(info for info in trainable if _is_large(info))
-        self._staged = [
-            (dtype, infos)
-            for dtype in (torch.float32, torch.float64)
-            for infos in self._by_device(
-                info for info in trainable if not _is_large(info) and _wide_dtype(info) is dtype
-            )
-        ]
+        self._moved = self._grouped(info for info in self.space.trainable if info.size)
 
     def load(
         self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
@@ -54,7 +45,7 @@ class NetworkInPlace:
         """Puts origin and directions on the device, in the parameters' own memory layout."""
         # The plane before goes first, and what moves is held by the parts alone: each may be as large as the network.
         self.axes, self._parts, self._between = None, [], None
-        moved = {info.name for infos in (*self._large, *(infos for _, infos in self._staged)) for info in infos}
+        moved = {info.name for infos in self._moved for info in infos}
         self._fixed = {name: to_tensor(origin[name]) for name in self._parameters if name not in moved}
         origin_buffers = {name: _like(target, buffers[name]) for name, target in self._buffers.items()}
         self._fused_buffers = [
@@ -62,18 +53,17 @@ class NetworkInPlace:
                 [collapsed(self._buffers[info.name]) for info in infos],
                 [collapsed(origin_buffers[info.name], self._buffers[info.name]) for info in infos],
             )
-            for infos in self._by_device(self.space.buffers)
+            for infos in self._grouped(self.space.buffers)
         ]
-
-        def arrays(infos: Sequence[TensorInfo]) -> list[list[NDArray[Any]]]:
-            return [[state[info.name] for info in infos] for state in (origin, *directions)]
-
-        self._parts += [_Direct(self._targets(infos), arrays(infos)) for infos in self._large]
-        self._parts += [_Stage(self._targets(infos), dtype, arrays(infos)) for dtype, infos in self._staged]
+        for infos in self._moved:
+            targets = [self._parameters[info.name] for info in infos]
+            states = [[state[info.name] for info in infos] for state in (origin, *directions)]
+            dtype = torch.float64 if infos[0].dtype == "float64" else torch.float32
+            self._parts.append(_Direct(targets, states) if _is_large(infos[0]) else _Stage(targets, dtype, states))
         if end_buffers:
             between = BuffersBetween(self.space, buffers, end_buffers)
             names = set(between.interpolated)
-            groups = self._by_device(info for info in self.space.buffers if info.name in names)
+            groups = self._grouped(info for info in self.space.buffers if info.name in names)
             self._between = _Between(between, self._buffers, [[info.name for info in infos] for infos in groups])
         self.axes = len(directions)
         self.return_to_origin()
@@ -117,7 +107,12 @@ class NetworkInPlace:
 
     def check_in_place(self, network: nn.Module) -> None:
         """Checks, after a forward pass, that the network still computes with the tensors that are moved here."""
-        replaced = self._replaced_by(network)
+        now = {info.name: tensor for info, tensor in named_tensors(network) if info.role == "parameter"}
+        replaced = [
+            name
+            for name, target in self._parameters.items()
+            if target.numel() and (name not in now or now[name].data_ptr() != target.data_ptr())
+        ]
         if replaced:
             raise CallbackFunctionError(
                 f"the network that callback_fn returned replaces its weights while it computes ({replaced[0]!r} and "
@@ -126,22 +121,12 @@ class NetworkInPlace:
                 "others (accelerate.hooks.remove_hook_from_module(network, recurse=True))."
             )
 
-    def _replaced_by(self, network: nn.Module) -> list[str]:
-        now = {info.name: tensor for info, tensor in named_tensors(network) if info.role == "parameter"}
-        return [
-            name
-            for name, target in self._parameters.items()
-            if target.numel() and (name not in now or now[name].data_ptr() != target.data_ptr())
-        ]
-
-    def _targets(self, infos: Sequence[TensorInfo]) -> list[torch.Tensor]:
-        return [self._parameters[info.name] for info in infos]
-
-    def _by_device(self, infos: Iterable[TensorInfo]) -> list[list[TensorInfo]]:
-        groups: dict[torch.device, list[TensorInfo]] = {}
+    def _grouped(self, infos: Iterable[TensorInfo]) -> list[list[TensorInfo]]:
+        """Returns tensors that are moved together: on one device of several, large or small, in one precision."""
+        groups: dict[tuple[torch.device, bool, bool], list[TensorInfo]] = {}
         for info in infos:
-            held = self._parameters if info.role == "parameter" else self._buffers
-            groups.setdefault(held[info.name].device, []).append(info)
+            tensor = (self._parameters if info.role == "parameter" else self._buffers)[info.name]
+            groups.setdefault((tensor.device, _is_large(info), info.dtype == "float64"), []).append(info)
         return list(groups.values())
 
 
@@ -179,13 +164,9 @@ class _Stage:
                 view.copy_(to_tensor(array))
 
     def move(self, coordinates: Sequence[float]) -> None:
-        """Sets the targets to a point; without coordinates, to the origin."""
         self._vector.copy_(self._origin)
         for coordinate, direction in zip(coordinates, self._directions, strict=bool(coordinates)):
             self._vector.add_(direction, alpha=float(coordinate))
-        self._put()
-
-    def _put(self) -> None:
         views = self._views
         if self._vector.device != self._targets[0].device:  # which has no float64
             views = [view.to(target.dtype) for view, target in zip(views, self._targets, strict=True)]
@@ -205,10 +186,6 @@ def _is_large(info: TensorInfo) -> bool:
     return info.size > _SMALL and info.dtype in ("float32", "float64")
 
 
-def _wide_dtype(info: TensorInfo) -> torch.dtype:
-    return torch.float64 if info.dtype == "float64" else torch.float32
-
-
 def _like(target: torch.Tensor, array: NDArray[Any]) -> torch.Tensor:
     return torch.empty_like(target).copy_(to_tensor(array))
 
@@ -216,12 +193,6 @@ def _like(target: torch.Tensor, array: NDArray[Any]) -> torch.Tensor:
 def _write(target: torch.Tensor, values: torch.Tensor) -> None:
     """Sets a tensor's values; a buffer or a frozen parameter may be an expanded tensor."""
     collapsed(target).copy_(collapsed(values, target))
-
-
-def _once(array: NDArray[Any], target: torch.Tensor) -> NDArray[Any]:
-    """Returns the part of a buffer's values that its memory holds; an expanded buffer repeats them."""
-    stored = collapsed(target).shape
-    return array[tuple(slice(0, size) for size in stored)]
 
 
 class _Between:
@@ -234,7 +205,9 @@ class _Between:
         targets = {name: collapsed(buffers[name]) for name in between.names}
         self._stages = []
         for names in groups:
-            corners = [[_once(corner[name], buffers[name]) for name in names] for corner in between.corners]
+            # An expanded buffer repeats values, which its memory holds once.
+            parts = {name: tuple(map(slice, collapsed(buffers[name]).shape)) for name in names}
+            corners = [[corner[name][part] for name, part in parts.items()] for corner in between.corners]
             nothing = [np.zeros_like(array) for array in corners[0]]
             self._stages.append(_Stage([targets[name] for name in names], torch.float64, [nothing, *corners]))
         self._vectors = [targets[name] for name in between.vectors]
@@ -252,9 +225,6 @@ class _Between:
             return True
         for stage in self._stages:
             stage.move(inside_corners(coordinates))
-        self._shorten()
-        return False
-
-    def _shorten(self) -> None:
         for vector in self._vectors:
             vector.div_(vector.norm().clamp(min=torch.finfo(vector.dtype).tiny))
+        return False

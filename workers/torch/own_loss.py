@@ -13,9 +13,8 @@ from typing import Any
 from collectors.networks.batches import call_network
 
 from ..errors import CallbackFunctionError
-from ..measuring.totals import NamedMetric, Total
+from ..measuring.totals import NamedMetric
 from ..samples.batches import Batch
-from .losses import WeighedMean, label_means
 from .precision import at_least_float32
 
 
@@ -53,16 +52,12 @@ class OwnLoss:
     def __init__(
         self, step: Callable[[Any, Any], Any] | None = None, *, samples: Callable[[Any], int] | None = None
     ) -> None:
-        if step is not None and not callable(step):
-            raise TypeError(
-                f"step must be a function of (network, batch) that returns the loss, or None, but got "
-                f"{type(step).__name__}."
-            )
-        if samples is not None and not callable(samples):
-            raise TypeError(
-                f"samples must be a function of a batch that returns how many samples it holds, or None, but got "
-                f"{type(samples).__name__}."
-            )
+        for name, value, what in (
+            ("step", step, "(network, batch) that returns the loss"),
+            ("samples", samples, "a batch that returns how many samples it holds"),
+        ):
+            if value is not None and not callable(value):
+                raise TypeError(f"{name} must be a function of {what}, or None, but got {type(value).__name__}.")
         self.samples = samples
         self._step = _loss_of_outputs if step is None else step
 
@@ -117,19 +112,8 @@ def own_loss_of(model: object, network: object) -> OwnLoss | None:
     return model if isinstance(model, OwnLoss) else None
 
 
-def weightings(own_loss: OwnLoss, batch: Batch) -> list[Total]:
-    """Returns the totals that may make batch size free; the first weighs by samples."""
-    what = ("the network's own loss", _loss_of)
-    by_samples = WeighedMean("loss", *what)
-    return [by_samples, *(label_means(*what, batch) if own_loss.samples is None else ())]
-
-
 def whole(batch: Batch) -> Any:
     return batch.inputs[0]
-
-
-def _loss_of(outputs: StepResult, _: Any) -> Any:
-    return outputs.loss
 
 
 def _loss_of_outputs(network: Callable[..., Any], batch: Any) -> tuple[Any, Any]:
@@ -155,11 +139,8 @@ def composer_step(model: Any, batch: Any) -> tuple[Any, Any]:
     batch = copy.copy(batch)
     outputs = at_least_float32(model(batch))
     loss = model.loss(outputs, batch)
-    return _added_up(loss), outputs
-
-
-def _added_up(loss: Any) -> Any:
-    """Returns one loss, as Composer's trainer makes it: the named total, else the sum of the means."""
+    # One loss, as Composer's trainer makes it: the named total, else the sum of the means.
     if isinstance(loss, Mapping):
         loss = loss["total"] if "total" in loss else list(loss.values())
-    return sum(part.mean() for part in loss) if isinstance(loss, tuple | list) else loss.mean()
+    loss = sum(part.mean() for part in loss) if isinstance(loss, tuple | list) else loss.mean()
+    return loss, outputs

@@ -18,6 +18,10 @@ from ..errors import CallbackFunctionError
 from ..samples.batches import float64_device
 
 _HOST = ("cpu", "meta")
+_WITHOUT_CUDA = (
+    f"this machine has a GPU, but the installed PyTorch ({torch.__version__}) was built without CUDA, so the network "
+    "is measured on the CPU. Install a build for CUDA (https://pytorch.org)."
+)
 
 
 @dataclass(frozen=True)
@@ -38,9 +42,6 @@ class Placement:
     def uses_cuda(self) -> bool:
         return any(device.type == "cuda" for device in self.devices)
 
-    def __str__(self) -> str:
-        return ", ".join(map(str, self.devices))
-
 
 def find_placement(network: nn.Module, device: str, available: Sequence[str] = ()) -> Placement:
     """Returns where a network computes: on a device, or where its parts are if they are on several ones."""
@@ -52,16 +53,19 @@ def find_placement(network: nn.Module, device: str, available: Sequence[str] = (
     devices = tuple(dict.fromkeys(place for place in found if place.type != "meta"))
     # A network that hooks of Accelerate run (``device_map``) keeps its placement, as one on several devices does.
     if not hooks and len(devices) < 2:
-        own, note = _usable(device)
-        return Placement(own, (own,), note=note or _without_float64(network, own))
+        # Where this PyTorch can use no GPU at all, the CPU takes the place of one.
+        is_usable = torch.device(device).type != "cuda" or torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
+        own = full_device(device if is_usable else "cpu")
+        return Placement(own, (own,), note=_without_float64(network, own) if is_usable else _WITHOUT_CUDA)
     devices = devices or (full_device(device),)
     known = [full_device(name) for name in available]
     foreign = [place for place in devices if known and place.type not in _HOST and place not in known]
     if foreign:
+        of_network, of_worker = (", ".join(map(str, places)) for places in (devices, known))
         raise CallbackFunctionError(
-            f"the network that callback_fn returned is spread over {_named(devices)}, but this worker has "
-            f"{_named(known)} only. Give each worker enough devices, such as device_ids=[0, 1] with "
-            "devices_per_worker=2: it sees no other ones then, and counts its own from cuda:0 on."
+            f"the network that callback_fn returned is spread over {of_network}, but this worker has {of_worker} only. "
+            "Give each worker enough devices, such as device_ids=[0, 1] with devices_per_worker=2: it sees no other "
+            "ones then, and counts its own from cuda:0 on."
         )
     # Its batches go to the device of its first hook, or else of its first parameter.
     return Placement(devices[0], devices, is_kept=True)
@@ -87,17 +91,6 @@ def full_device(device: str | int | torch.device) -> torch.device:
     if place.type == "cuda" and place.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("mps", 0) if place.type == "mps" else place
-
-
-def _usable(device: str) -> tuple[torch.device, str]:
-    """Returns the worker's device, or the CPU and why, where this PyTorch can use no GPU at all."""
-    if torch.device(device).type == "cuda" and not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
-        note = (
-            f"this machine has a GPU, but the installed PyTorch ({torch.__version__}) was built without CUDA, so the "
-            "network is measured on the CPU. Install a build for CUDA (https://pytorch.org)."
-        )
-        return torch.device("cpu"), note
-    return full_device(device), ""
 
 
 def device_of(outputs: Any) -> torch.device | None:
@@ -145,7 +138,3 @@ class HeldWeights:
         while self._before:
             hook, weights_map, addresses = self._before.pop()
             hook.weights_map, hook.tied_params_map = weights_map, addresses
-
-
-def _named(devices: Sequence[torch.device]) -> str:
-    return ", ".join(map(str, devices))

@@ -7,7 +7,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -33,7 +33,6 @@ from .forward import ForwardPass
 from .moves import NetworkInPlace
 from .placement import Placement
 
-_Result = TypeVar("_Result")
 # Of measuring on each worker without it. LeNet-5 takes 12 CPU seconds to compile on two cores, after which 900 points
 # take 12 s instead of 31.
 _WORTH_COMPILING_SECONDS = 30.0
@@ -57,22 +56,17 @@ class SettledPlan:
     note: str = ""
 
 
+@dataclass(frozen=True)
 class NetworkPlanning:
     """Times a network, compiles it where that was asked for or pays off, and settles on a plan."""
 
-    def __init__(
-        self,
-        network: nn.Module,
-        placement: Placement,
-        forward: ForwardPass,
-        loss: Total,
-        metrics: Mapping[str, Total],
-        settings: Callable[[int], contextlib.AbstractContextManager[None]],
-        others: Sequence[Samples] = (),  # of further data sets
-    ) -> None:
-        self._network, self._placement, self._forward = network, placement, forward
-        self._loss, self._metrics, self._settings, self._others = loss, metrics, settings, others
-        self._device = placement.inputs
+    network: nn.Module
+    placement: Placement
+    forward: ForwardPass
+    loss: Total
+    metrics: Mapping[str, Total]
+    settings: Callable[[int], contextlib.AbstractContextManager[None]]
+    others: Sequence[Samples] = ()  # of further data sets
 
     def choose(
         self,
@@ -84,7 +78,7 @@ class NetworkPlanning:
         stays_on_device: bool,  # whether nothing of a point is computed on the host
     ) -> tuple[Callable[..., Any], FirstLayer | None]:
         """Takes the given plan or tunes one; returns the forward pass, and what is computed once for a plane."""
-        precision, asked, rate = self._forward.precision, setup.plan, None
+        precision, asked, rate = self.forward.precision, setup.plan, None
         if asked is None:
             channels_last = functools.partial(place, main.samples, channels_last=True)
             asked, rate = tune(
@@ -93,21 +87,24 @@ class NetworkPlanning:
                 main.samples,
                 fixed_batches=main.keeps_batches,
                 ran_out_of_memory=ran_out_of_memory,
-                channels_last=channels_last if has_images(main.samples, self._network) else None,
-                largest_first=self._placement.uses_cuda,
+                channels_last=channels_last if has_images(main.samples, self.network) else None,
+                largest_first=self.placement.uses_cuda,
             )
             del channels_last
-        asked = replace(asked, precision=precision, gradients=self._forward.gradients.are_on)
+        asked = replace(asked, precision=precision, gradients=self.forward.gradients.are_on)
         main.plan = replace(asked, batch_size=None) if main.keeps_batches else asked
         # Nothing else may hold the samples in the layout before: a device may have no room for both.
         main.samples = place(main.samples, channels_last=main.plan.channels_last)
-        with self._settings(main.plan.threads):
+        with self.settings(main.plan.threads):
             first_layer = self._find_first_layer(main, setup, moves) if stays_on_device else None
             main.plan = replace(main.plan, first_layer=first_layer is not None)
             # A network's own loss may call the network with anything.
-            left_out = None if self._forward.is_own_loss else first_layer
+            left_out = None if self.forward.is_own_loss else first_layer
             if rate is None:
-                settled = self.from_user(main.samples, main.plan, left_out)
+                eager = SettledPlan(replace(main.plan, compile=False, compiler=""), main.samples, self.network)
+                settled = replace(eager, plan=main.plan)
+                if main.plan.compile:
+                    settled = self._compiled(settled, eager, left_out, asked=True, builds=True) or settled
             else:
                 settled = self.from_tuning(main.samples, main.plan, rate, setup.workload or Workload(), left_out)
         main.warn(*filter(None, [settled.note]))
@@ -115,14 +112,7 @@ class NetworkPlanning:
         first_layer = first_layer if main.plan.first_layer else None
         if first_layer is None and asked.first_layer:
             main.warn(NO_FIRST_LAYER)
-        return self._forward.of(settled.network), first_layer
-
-    def from_user(self, samples: Samples, plan: MeasurementPlan, first_layer: FirstLayer | None = None) -> SettledPlan:
-        """Returns a plan that somebody else chose, compiled where it says so and that can be done."""
-        given = SettledPlan(plan, samples, self._network)
-        eager = replace(given, plan=replace(plan, compile=False, compiler=""))
-        settled = self._compiled(given, eager, first_layer, asked=True, builds=True) if plan.compile else None
-        return settled or given
+        return self.forward.of(settled.network), first_layer
 
     def from_tuning(
         self,
@@ -133,27 +123,27 @@ class NetworkPlanning:
         first_layer: FirstLayer | None = None,
     ) -> SettledPlan:
         """Returns the tuned plan, compiled where that was asked for or pays off."""
-        eager = SettledPlan(plan, samples, self._network)
+        eager = SettledPlan(plan, samples, self.network)
         if not workload.compile:
             return eager
         asked = workload.compile is True
         if not asked and (obstacle := self._obstacle(samples)):
             return _not_compiled(eager, obstacle)
         candidate = replace(plan, compile=True, batch_size=self.compiled_batch_size(samples, plan.batch_size))
-        if has_images(samples, self._network):
+        if has_images(samples, self.network):
             # Compiled code for images is fast where channels are next to each other, and slower than none elsewhere.
             candidate = replace(candidate, channels_last=True)
-        placed = place_samples(samples, self._device, candidate.channels_last)
+        placed = place_samples(samples, self.placement.inputs, candidate.channels_last)
         if not asked and (problem := self._never_pays(placed, candidate)):
             return _not_compiled(eager, problem)
-        seconds = workload.points * (samples.count + sum(item.count for item in self._others)) / samples_per_second
+        seconds = workload.points * (samples.count + sum(item.count for item in self.others)) / samples_per_second
         work = f"{workload.points:.0f} points take {seconds:.0f} s on each worker without it"
         if seconds > workload.seconds:
             seconds, work = workload.seconds, f"the budget is {workload.seconds:.0f} s"
-        has_packages = system.LINUX and self._device.type == "cpu"
+        has_packages = system.LINUX and self.placement.inputs.type == "cpu"
         least = _WORTH_COMPILING_SECONDS if has_packages else _WORTH_COMPILING_WITHOUT_PACKAGES
         pays = asked or seconds >= least
-        wanted = SettledPlan(candidate, placed, self._network)
+        wanted = SettledPlan(candidate, placed, self.network)
         builds = pays and not workload.rehearsal
         settled = self._compiled(wanted, eager, first_layer, asked=workload.compile, builds=builds)
         if settled is None and pays:
@@ -169,7 +159,7 @@ class NetworkPlanning:
         """Returns the batch size for compiled code, of which each shape costs a compilation: none is tried."""
         if eager is None:
             return None
-        if self._device.type == "cpu":
+        if self.placement.inputs.type == "cpu":
             # The largest whose activations stay in a cache; that is not the one which suits eager code.
             each = self._largest_activation(samples.batches(eager)[0])
             fitting = [size for size in _COMPILED_BATCHES if size * each <= _CACHED_BYTES]
@@ -179,24 +169,24 @@ class NetworkPlanning:
 
     def _find_first_layer(self, main: MeasuredSet, setup: MeasurementSetup, moves: NetworkInPlace) -> FirstLayer | None:
         asked = setup.plan is not None and setup.plan.first_layer
-        if self._device.type != "cpu" or not (asked or setup.plan is None):
+        if self.placement.inputs.type != "cpu" or not (asked or setup.plan is None):
             return None
         room = None if asked else most_bytes_kept(setup.memory.limit, setup.workload or Workload())
         if room is not None:  # it is kept for all data sets
-            room *= main.samples.total / (main.samples.total + sum(item.total for item in self._others))
-        forward = self._forward.of(self._network)
-        call = find_first_layer(self._network, forward, main.samples, main.plan.batch_size, room)
+            room *= main.samples.total / (main.samples.total + sum(item.total for item in self.others))
+        forward = self.forward.of(self.network)
+        call = find_first_layer(self.network, forward, main.samples, main.plan.batch_size, room)
         return FirstLayer.of(call, forward, moves) if call is not None else None
 
     def _obstacle(self, samples: Samples) -> str:
         """Returns why the network must not be compiled, or ""."""
-        if self._placement.is_kept:
+        if self.placement.is_kept:
             return "it is spread over devices, or hooks of Accelerate run it"
-        if self._device.type not in ("cpu", "cuda"):
-            return f"code is compiled for CPUs and NVIDIA GPUs, and not for {self._device}"
+        if self.placement.inputs.type not in ("cpu", "cuda"):
+            return f"code is compiled for CPUs and NVIDIA GPUs, and not for {self.placement.inputs}"
         if samples.passes is not None:
             return "its samples are read anew in each pass, in batches of several shapes"
-        return self._forward.obstacle
+        return self.forward.obstacle
 
     def _never_pays(self, samples: Samples, plan: MeasurementPlan) -> str:
         """Returns why compiling costs more than it gains, however much is measured, or ""."""
@@ -205,7 +195,7 @@ class NetworkPlanning:
             return f"batches have {shapes} shapes, and each would be compiled separately"
         # Matrix products leave little to fuse: perceptrons ran 0.8 to 1.3 times as fast. And while they are not
         # compiled, their first layer is computed once for a plane, which gains more.
-        with_parameters = [layer for layer in self._network.modules() if list(layer.parameters(recurse=False))]
+        with_parameters = [layer for layer in self.network.modules() if list(layer.parameters(recurse=False))]
         fully_connected = all(isinstance(layer, nn.Linear) for layer in with_parameters)
         return "compiled code of fully connected layers alone is not clearly faster" if fully_connected else ""
 
@@ -217,23 +207,20 @@ class NetworkPlanning:
             if isinstance(output, torch.Tensor):
                 largest.append(output.nbytes / batch.size)
 
-        hooks = [layer.register_forward_hook(see) for layer in self._network.modules()]
-        try:
+        with contextlib.ExitStack() as hooks:
+            for layer in self.network.modules():
+                hooks.enter_context(layer.register_forward_hook(see))
             with contextlib.suppress(SamplesError):  # it may hold nothing but padding, which has no mean
-                self._run(self._network, [batch])
-        finally:
-            for hook in hooks:
-                hook.remove()
+                self._run(self.network, [batch])
         return max(largest)
 
     def _of_others(self, plan: MeasurementPlan) -> list[Batch]:
         """Returns the first and the last batch of each data set beside the main one."""
         found: list[Batch] = []
-        for item in self._others:
+        for item in self.others:
             batches = item.batches(plan.batch_size)
-            ends = [batches[0], batches[-1]] if len(batches) > 1 else [batches[0]]
-            for batch in ends:
-                found += place_samples(Samples([batch], batch), self._device, plan.channels_last).batches(None)
+            for batch in {0: batches[0], len(batches) - 1: batches[-1]}.values():
+                found += place_samples(Samples([batch], batch), self.placement.inputs, plan.channels_last).batches(None)
         return found
 
     def _compiled(
@@ -246,11 +233,8 @@ class NetworkPlanning:
         builds: bool,
     ) -> SettledPlan | None:
         """Returns the compiled network, or the eager one and why; None where there is no package and none is built."""
-        plan, batches, others = (
-            wanted.plan,
-            wanted.samples.batches(wanted.plan.batch_size),
-            self._of_others(wanted.plan),
-        )
+        plan, others = wanted.plan, self._of_others(wanted.plan)
+        batches = wanted.samples.batches(plan.batch_size)
 
         def run_few(network: Callable[..., object]) -> dict[str, float]:
             """Measures the first batches and the last, which may have another shape; all, where no target counts."""
@@ -265,7 +249,7 @@ class NetworkPlanning:
         start = time.perf_counter()
         compiled = Compiled(problem=self._obstacle(eager.samples) or (danger() if builds else ""))
         if not compiled.problem:
-            compiled = compile_network(self._network, self._device, run_few, plan, first_layer, builds=builds)
+            compiled = compile_network(self.network, self.placement.inputs, run_few, plan, first_layer, builds=builds)
         if compiled.problem:
             note = f"compile={asked!r} was asked for, but the network runs eagerly: {compiled.problem}."
             return replace(_not_compiled(eager, compiled.problem), note=note)
@@ -286,11 +270,11 @@ class NetworkPlanning:
 
     def _time(self, plan: MeasurementPlan, batches: Sequence[Batch]) -> None:
         # A few batches may hold nothing but padding, which has no mean.
-        with self._settings(plan.threads), contextlib.suppress(SamplesError):
-            run_batches(self._forward.of(self._network), batches, self._loss, {})
+        with self.settings(plan.threads), contextlib.suppress(SamplesError):
+            run_batches(self.forward.of(self.network), batches, self.loss, {})
 
     def _run(self, network: Callable[..., object], batches: Sequence[Batch]) -> dict[str, float]:
-        return run_batches(self._forward.of(network), batches, self._loss, self._metrics)
+        return run_batches(self.forward.of(network), batches, self.loss, self.metrics)
 
 
 def _not_compiled(eager: SettledPlan, reason: str, details: str = "") -> SettledPlan:
@@ -309,19 +293,17 @@ def _shape(batch: Batch) -> str:
     return repr([(tuple(leaf.shape), leaf.stride(), str(leaf.dtype)) for leaf in tensors])
 
 
-def within_memory(
-    measure: Callable[[MeasurementPlan], _Result], plan: MeasurementPlan, count: int
-) -> tuple[_Result, MeasurementPlan]:
-    """Returns what is measured of so many samples, and the plan, in smaller batches where memory does not suffice."""
+def few_within_memory(main: MeasuredSet) -> tuple[str, ...]:
+    """Returns the names of what is measured of a few samples, in smaller batches where memory does not suffice."""
     while True:
-        size = plan.batch_size
+        size = main.plan.batch_size
         try:
-            return measure(plan), plan
+            return tuple(main.measure_few())
         except Exception as error:
             if not ran_out_of_memory(error) or size is None or size < 2:
                 raise
         # Only here is the exception gone, and with it the memory that its frames held.
-        plan = replace(plan, batch_size=halved(size, count))
+        main.plan = replace(main.plan, batch_size=halved(size, main.samples.count))
 
 
 def ran_out_of_memory(error: Exception) -> bool:

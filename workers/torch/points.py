@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..measuring.totals import Pending, Total, add_batches
@@ -14,15 +15,11 @@ from ..samples.batches import Batch, float64_device, in_float64
 
 @dataclass(frozen=True)
 class PendingPoint:
-    """One point's results, not yet read.
+    """One point's results, not yet read."""
 
-    Attributes:
-        numbers: on the device if it has float64, shape (numbers,); those of the parts, then the losses of samples.
-        parts: how the results are made of them.
-    """
-
+    # On the device if it has float64, shape (numbers,); those of the parts, then the losses of samples.
     numbers: torch.Tensor
-    parts: Sequence[Pending]
+    parts: Sequence[Pending]  # how the results are made of them
 
 
 def add_up(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> list[Pending]:
@@ -53,15 +50,11 @@ def read_points(points: Sequence[PendingPoint]) -> list[dict[str, Any]]:
         return []
     results: list[dict[str, Any]] = []
     for point, row in zip(points, torch.stack([point.numbers for point in points]).cpu().numpy(), strict=True):
+        samples = [item for part in point.parts for item in part.samples.items()]
+        sizes = [*(len(part.numbers) for part in point.parts), *(len(values) for _, values in samples)]
+        pieces = iter(np.split(row, np.cumsum(sizes)[:-1]))
         results.append({})
-        start = 0
-        for part in point.parts:
-            end = start + len(part.numbers)
-            results[-1] |= part.finish(row[start:end].tolist())
-            start = end
-        for part in point.parts:
-            for name, values in part.samples.items():
-                end = start + len(values)
-                results[-1][name] = row[start:end]
-                start = end
+        for part, piece in zip(point.parts, pieces, strict=False):
+            results[-1] |= part.finish(piece.tolist())
+        results[-1] |= {name: piece for (name, _), piece in zip(samples, pieces, strict=True)}
     return results

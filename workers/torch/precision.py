@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -74,29 +74,24 @@ def at_least_float32(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.float() if value.is_floating_point() and value.element_size() < _FLOAT32_BYTES else value
     if isinstance(value, Mapping):
-        items = {key: at_least_float32(item) for key, item in value.items()}
-        return value if _are_same(items.values(), value.values()) else mapping_like(value, items)
+        items = dict(value.items())
+    elif isinstance(value, tuple | list):
+        items = dict(enumerate(value))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        items = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    else:
+        return value
+    wide = {key: at_least_float32(item) for key, item in items.items()}
+    if all(wide[key] is item for key, item in items.items()):
+        return value
+    if isinstance(value, Mapping):
+        return mapping_like(value, wide)
     if isinstance(value, tuple | list):
-        parts = [at_least_float32(item) for item in value]
-        if _are_same(parts, value):
-            return value
-        return parts if isinstance(value, list) else tuple_like(value, parts)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: at_least_float32(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        if all(item is getattr(value, name) for name, item in fields.items()):
-            return value
-        changed = copy.copy(value)
-        for name, item in fields.items():
-            object.__setattr__(changed, name, item)  # it may be frozen
-        return changed
-    return value
-
-
-def with_float32_outputs(network: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*inputs: Any, **named_inputs: Any) -> Any:
-        return at_least_float32(network(*inputs, **named_inputs))
-
-    return run
+        return list(wide.values()) if isinstance(value, list) else tuple_like(value, list(wide.values()))
+    changed = copy.copy(value)
+    for name, item in wide.items():
+        object.__setattr__(changed, name, item)  # it may be frozen
+    return changed
 
 
 def with_float32_weights(loss: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,7 +113,3 @@ class Float32Losses(TorchFunctionMode):
         if func in _LOSSES:
             args, kwargs = at_least_float32(args), at_least_float32(kwargs or {})
         return func(*args, **(kwargs or {}))
-
-
-def _are_same(first: Iterable[Any], second: Iterable[Any]) -> bool:
-    return all(one is other for one, other in zip(first, second, strict=True))

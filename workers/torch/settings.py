@@ -35,9 +35,7 @@ def measurement_settings(devices: Collection[torch.device], threads: int, precis
     # Autocast for "bfloat16" is entered by ``ForwardPass`` alone, so that loss and metrics are computed outside it.
     tf32 = precision == "tf32"
     types = sorted({device.type for device in devices})
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(transformers_without_fast_path())
+    with torch.no_grad(), transformers_without_fast_path(), contextlib.ExitStack() as stack:
         # A network may enter autocast itself. Its copies of the weights are kept until the outermost autocast ends,
         # which is this one; each point has weights of its own, so nothing may be kept.
         for type_ in types:
@@ -60,9 +58,9 @@ def _cudnn(stack: contextlib.ExitStack, *, tf32: bool = False) -> None:
     # Its ``flags`` would do, but they also read ``allow_tf32``, which raises where the user has set ``fp32_precision``.
     cudnn = torch.backends.cudnn
     for name, value in (("enabled", True), ("benchmark", False), ("deterministic", True)):
-        _set(stack, cudnn, name, value)
+        set_until_end(stack, cudnn, name, value)
     with contextlib.suppress(RuntimeError):  # see _full_precision
-        _set(stack, cudnn, "allow_tf32", tf32)
+        set_until_end(stack, cudnn, "allow_tf32", tf32)
 
 
 def _full_precision(stack: contextlib.ExitStack, types: Collection[str], *, tf32: bool = False) -> None:
@@ -80,13 +78,13 @@ def _full_precision(stack: contextlib.ExitStack, types: Collection[str], *, tf32
     if tf32:
         # The older attribute alone leaves the CPU's precision as it is; the newer ones agree with it afterwards.
         with contextlib.suppress(RuntimeError):
-            _set(stack, torch.backends.cuda.matmul, "allow_tf32", True)
+            set_until_end(stack, torch.backends.cuda.matmul, "allow_tf32", True)
     of_gpu = _precision_owners(("cuda",))[1:] if tf32 else []
     for owner in _precision_owners(types):
         if any(owner is item for item in of_gpu):
-            _set(stack, owner, "fp32_precision", "tf32")
+            set_until_end(stack, owner, "fp32_precision", "tf32")
         elif owner.fp32_precision not in _FULL:
-            _set(stack, owner, "fp32_precision", "ieee")
+            set_until_end(stack, owner, "fp32_precision", "ieee")
 
 
 def _put_back(before: Sequence[tuple[Any, str]]) -> None:
@@ -109,7 +107,7 @@ def _precision_owners(types: Collection[str], *, with_views: bool = True) -> lis
     return [owner for owner in owners if hasattr(owner, "fp32_precision")]
 
 
-def _set(stack: contextlib.ExitStack, owner: Any, name: str, value: object) -> None:
+def set_until_end(stack: contextlib.ExitStack, owner: Any, name: str, value: object) -> None:
     before = getattr(owner, name)
     if before != value:
         setattr(owner, name, value)
@@ -171,7 +169,6 @@ class RandomNumbers:
         self._gpus = [device for device in devices if device.type == "cuda"]
 
     def notes(self, batches: Sequence[Batch]) -> list[str]:
-        """Returns what a reader of the landscape must know."""
         if self._seed is None:
             return []
         size = max(batch.size for batch in batches)
@@ -181,33 +178,32 @@ class RandomNumbers:
             "random one, and points differ by their weights alone."
         ]
 
-    def kept(self, settings: contextlib.AbstractContextManager[None]) -> contextlib.AbstractContextManager[None]:
-        """Returns the settings, at whose end all generators are put back, which are the process's own."""
-        return settings if self._seed is None else self._kept_with(settings)
-
     @contextlib.contextmanager
-    def _kept_with(self, settings: contextlib.AbstractContextManager[None]) -> Iterator[None]:
-        with settings, random_state_kept(), torch.random.fork_rng(self._gpus):
+    def kept(self, settings: contextlib.AbstractContextManager[None]) -> Iterator[None]:
+        """Enters the settings, at whose end all generators are put back, which are the process's own."""
+        with settings, contextlib.ExitStack() as stack:
+            if self._seed is not None:
+                stack.enter_context(random_state_kept())
+                stack.enter_context(torch.random.fork_rng(self._gpus))
             yield
 
     def numbered(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Returns the function for one pass over the batches, in order; what follows a batch draws after it."""
         if self._seed is None:
             return forward
-        seed, numbers = self._seed, itertools.count()
+        numbers = itertools.count()
 
         def run(*inputs: Any, **named_inputs: Any) -> Any:
-            self._start(_seed_of_batch(seed, next(numbers)))
+            self.start_batch(next(numbers))
             return forward(*inputs, **named_inputs)
 
         return run
 
     def start_batch(self, number: int) -> None:
         """Lets what follows draw the numbers of the data set's own batch with this number; does nothing unseeded."""
-        if self._seed is not None:
-            self._start(_seed_of_batch(self._seed, number))
-
-    def _start(self, value: int) -> None:
+        if self._seed is None:
+            return
+        value = _seed_of_batch(self._seed, number)
         torch.default_generator.manual_seed(value)
         for gpu in self._gpus:
             with torch.cuda.device(gpu):

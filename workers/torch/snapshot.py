@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import nn
@@ -26,25 +27,16 @@ class NetworkSnapshot:
             for tensor in tensors
             if tensor.device == device or (device is None and not tensor.is_meta)
         ]
-        self._moved = [
-            (layer, name, parameter, parameter.data, parameter.grad)
-            for layer in layers
-            for name, parameter in layer._parameters.items()
-            if parameter is not None and device is not None and parameter.device != device
-        ]
-        # Hooks that bring weights for a forward pass replace the parameters each time.
-        self._parameters = [
-            (layer, name, parameter)
-            for layer in (layers if device is None else ())
-            for name, parameter in layer._parameters.items()
-        ]
-        self._buffers = [(layer, name, buffer) for layer in layers for name, buffer in layer._buffers.items()]
+        parameters = module.parameters() if restore and device is not None else ()
+        self._moved = [(item, item.data, item.grad) for item in parameters if item.device != device]
+        # Hooks that bring weights for a forward pass replace the parameters each time; a network may replace buffers.
+        self._entries = [(layer, dict(layer._parameters), dict(layer._buffers)) for layer in layers]
 
     def apply(self) -> None:
         """Puts the module on the device, in eval mode."""
         tensors = (*self._module.parameters(), *self._module.buffers())
         if self._device is not None and any(tensor.device != self._device for tensor in tensors):
-            for _, _, parameter, _, _ in self._moved:
+            for parameter, _, _ in self._moved:
                 parameter.grad = None
             self._module.to(self._device)
         evaluate_mode(self._module)
@@ -55,16 +47,14 @@ class NetworkSnapshot:
         with torch.no_grad():
             for target, value in self._values:
                 collapsed(target).copy_(value)
-        # What was moved to the device left its own storage untouched; a network may also replace its buffers.
-        for layer, name, parameter, data, gradient in self._moved:
+        # What was moved to the device left its own storage untouched.
+        for parameter, data, gradient in self._moved:
             if parameter.data.data_ptr() != data.data_ptr():
                 parameter.data = data
             parameter.grad = gradient
-            layer._parameters[name] = parameter
-        for layer, name, kept in self._parameters:
-            layer._parameters[name] = kept
-        for layer, name, buffer in self._buffers:
-            layer._buffers[name] = buffer
+        for layer, parameters, buffers in self._entries:
+            layer._parameters.update(parameters)
+            layer._buffers.update(buffers)
 
 
 def collapsed(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
@@ -75,6 +65,19 @@ def collapsed(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.T
         if stride == 0 and size > 1:
             tensor = tensor.narrow(axis, 0, 1)
     return tensor
+
+
+@contextlib.contextmanager
+def values_kept(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Puts the values of tensors back at the end."""
+    places = [collapsed(tensor.detach()) for tensor in tensors]
+    before = [place.clone() for place in places]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for place, value in zip(places, before, strict=True):
+                place.copy_(value)
 
 
 def evaluate_mode(module: nn.Module) -> None:

@@ -62,7 +62,10 @@ def changes_batches(run: Callable[[Batch], object], samples: Samples) -> bool:
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run(tried)
-    return _digest(tried) != _digest(batch)
+    before, after = SampleDigest(), SampleDigest()
+    before.add(batch)
+    after.add(tried)
+    return before.hexdigest() != after.hexdigest()
 
 
 def copied(batch: Batch) -> Batch:
@@ -82,12 +85,6 @@ def _copied(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else copy.copy(value)
 
 
-def _digest(batch: Batch) -> str:
-    contents = SampleDigest()
-    contents.add(batch)
-    return contents.hexdigest()
-
-
 def read_user_data(
     dataset: object, options: MeasurementOptions, memory: SampleMemory, *, network: nn.Module, own_loss: OwnLoss | None
 ) -> tuple[Samples, list[str]]:
@@ -101,11 +98,10 @@ def read_user_data(
 
 def _as_torch_data(dataset: object, network: nn.Module, notes: list[str]) -> object:
     """Returns a pair of NumPy arrays as tensors of the types that network and loss take, any other data set itself."""
-    if isinstance(dataset, tuple | list) and len(dataset) == 2 and all(isinstance(x, torch.Tensor) for x in dataset):
+    if not isinstance(dataset, tuple | list) or all(isinstance(part, torch.Tensor) for part in dataset):
         return dataset
     if not is_pair_of_arrays(dataset):
         return dataset
-    assert isinstance(dataset, tuple | list)
     own = {item.dtype for item in network.parameters() if item.is_floating_point()}
     dtype = own.pop() if len(own) == 1 else None
     changed: set[str] = set()
@@ -127,10 +123,15 @@ def _batch_maker(network: nn.Module, notes: list[str]) -> MakeBatch:
     def make(item: object, _: int | None) -> Batch:
         found = _split(item, network)
         if found is None:
-            if isinstance(item, tuple | list) and len(item) == 2:
-                _check_tensors(item[0])
-                return as_batch(item)
-            raise SamplesError(_no_pair(item, network))
+            if not isinstance(item, tuple | list) or len(item) != 2:
+                raise SamplesError(_no_pair(item, network))
+            if isinstance(item[0], np.ndarray):
+                raise SamplesError(
+                    "dataset must give tensors to a PyTorch network, but gave NumPy arrays: convert them "
+                    "(torch.from_numpy), let a DataLoader do so, or give one pair (inputs, targets) of arrays with all "
+                    f"samples. If they are single samples: {WRAP}."
+                )
+            return as_batch(item)
         inputs, targets, text = found
         if text not in notes:
             notes.append(text)
@@ -140,17 +141,8 @@ def _batch_maker(network: nn.Module, notes: list[str]) -> MakeBatch:
     return make
 
 
-def _check_tensors(inputs: object) -> None:
-    if isinstance(inputs, np.ndarray):
-        raise SamplesError(
-            "dataset must give tensors to a PyTorch network, but gave NumPy arrays: convert them (torch.from_numpy), "
-            "let a DataLoader do so, or give one pair (inputs, targets) of arrays with all samples. If they are single "
-            f"samples: {WRAP}."
-        )
-
-
 def _as_tensor(leaf: Any, dtype: torch.dtype | None, changed: set[str], *, targets: bool) -> Any:
-    if isinstance(leaf, torch.Tensor) or not isinstance(leaf, np.ndarray):
+    if not isinstance(leaf, np.ndarray):
         return leaf
     if leaf.dtype.kind not in "fiubc" and leaf.dtype.name != "bfloat16":
         raise SamplesError(
@@ -173,12 +165,15 @@ def _split(item: object, network: nn.Module) -> tuple[Any, Any, str] | None:
     """Returns inputs, targets and how they were found; None where a network's ``forward`` does not say."""
     # It leaves no doubt where it takes all entries of a dictionary or of a longer tuple but one, by their names or
     # their number: that one is the targets.
-    taken = _parameters(network)
-    if taken is None:
+    try:
+        takes = dict(inspect.signature(network.forward).parameters)
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) for parameter in takes.values()):
         return None
     if isinstance(item, Mapping) and item:
-        rest = [key for key in item if key not in taken]
-        needed = {name for name, parameter in taken.items() if parameter.default is parameter.empty}
+        rest = [key for key in item if key not in takes]
+        needed = {name for name, parameter in takes.items() if parameter.default is parameter.empty}
         if len(rest) != 1 or len(item) < 2 or not needed <= item.keys():
             return None
         inputs = {key: value for key, value in item.items() if key != rest[0]}
@@ -186,7 +181,7 @@ def _split(item: object, network: nn.Module) -> tuple[Any, Any, str] | None:
         text = f"batches are dictionaries: the network gets {names} by name, and the loss gets {rest[0]!r} as targets"
         return inputs, item[rest[0]], f"{text}. {_OTHERWISE}"
     if isinstance(item, tuple | list) and len(item) > 2:
-        ordered = [parameter for parameter in taken.values() if parameter.kind is not parameter.KEYWORD_ONLY]
+        ordered = [parameter for parameter in takes.values() if parameter.kind is not parameter.KEYWORD_ONLY]
         if len(ordered) != len(item) - 1 or any(parameter.default is not parameter.empty for parameter in ordered):
             return None
         names = ", ".join(parameter.name for parameter in ordered)
@@ -194,17 +189,6 @@ def _split(item: object, network: nn.Module) -> tuple[Any, Any, str] | None:
         text += ", and the loss gets the last one as targets"
         return tuple(item[:-1]), item[-1], f"{text}. {_OTHERWISE}"
     return None
-
-
-def _parameters(network: nn.Module) -> dict[str, inspect.Parameter] | None:
-    """Returns what ``forward`` takes; None where it takes anything."""
-    try:
-        found = inspect.signature(network.forward).parameters
-    except (TypeError, ValueError):
-        return None
-    if any(parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) for parameter in found.values()):
-        return None
-    return dict(found)
 
 
 def _no_pair(item: object, network: nn.Module) -> str:
@@ -252,7 +236,13 @@ def example_inputs(model: object, network: nn.Module, dataset: object, count: in
     signature = inspect.signature(twin.forward)
 
     def look(_module: nn.Module, positions: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        seen.append(_by_name(signature.bind(*positions, **keywords)))
+        found: dict[str, Any] = {}
+        for name, value in signature.bind(*positions, **keywords).arguments.items():
+            kind = signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                raise TypeError(f"forward takes any number of positions (*{name}), which cannot be named.")
+            found.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+        seen.append(found)
 
     twin.register_forward_pre_hook(look, with_kwargs=True)
     try:
@@ -267,13 +257,3 @@ def example_inputs(model: object, network: nn.Module, dataset: object, count: in
             "hand (example=, in Python)."
         )
     return seen[0]
-
-
-def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        kind = bound.signature.parameters[name].kind
-        if kind is inspect.Parameter.VAR_POSITIONAL:
-            raise TypeError(f"forward takes any number of positions (*{name}), which cannot be named.")
-        found.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
-    return found

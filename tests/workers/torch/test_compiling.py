@@ -1,7 +1,6 @@
 """Compilation: where it pays off, in which batches, and that it changes no value."""
 
 import contextlib
-import math
 import os
 import re
 from dataclasses import replace
@@ -14,11 +13,9 @@ from measured_planes import measure_plane
 from torch import nn
 from worker_cases import classes, classifier, evaluator_of, features, images, labelled, mlp, plane_of, seeded
 
-from landscape import evaluate, random_plane
-from landscape.facts import summary_text
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
-from workers.measurement_plan import MeasurementPlan, Workload, check_compile, plan_text
+from workers.measurement_plan import MeasurementPlan, Workload, plan_text
 from workers.measuring import tuning
 from workers.measuring.checks import check_determinism
 from workers.measuring.tuning import tune
@@ -216,45 +213,26 @@ def test_the_users_own_cache_folder_is_kept(monkeypatch, tmp_path, cache):
     assert os.environ[CACHE_VARIABLE] == str(tmp_path / "own")
 
 
-def writable_by_all(cache):
-    cache.mkdir(parents=True)
-    cache.chmod(0o777)
+UNSAFE = {
+    "writable by all": lambda cache: cache.chmod(0o777),
+    "below what is writable by all": lambda cache: cache.parent.chmod(0o777),
+    "of another user in a sticky folder": lambda cache: (cache.parent.chmod(0o1777), os.chown(cache, 12345, -1)),
+    "the user's own": lambda cache: cache.chmod(0o777),
+}
 
 
-def below_what_is_writable_by_all(cache):
-    cache.parent.mkdir(parents=True)
-    cache.parent.chmod(0o777)
-
-
-def of_another_user_in_a_sticky_folder(cache):
-    cache.mkdir(parents=True)
-    cache.parent.chmod(0o1777)
-    os.chown(cache, 12345, -1)
-
-
-def the_users_own_and_writable_by_all(cache):
-    writable_by_all(cache)
-    os.environ[CACHE_VARIABLE] = str(cache)  # as the fixture leaves it, it is taken away again
-
-
-UNSAFE = [
-    *(writable_by_all, below_what_is_writable_by_all, of_another_user_in_a_sticky_folder),
-    the_users_own_and_writable_by_all,
-]
-
-
-@pytest.mark.parametrize("make", UNSAFE)
+@pytest.mark.parametrize("kind", UNSAFE)
 @pytest.mark.parametrize("plan", [MeasurementPlan(25, compile=True), None], ids=["a plan", "tuning"])
-def test_code_is_not_run_from_a_folder_in_which_others_can_put_it(make, plan, cache, monkeypatch):
-    if make is of_another_user_in_a_sticky_folder and os.geteuid() != 0:
+def test_code_is_not_run_from_a_folder_in_which_others_can_put_it(kind, plan, cache, monkeypatch):
+    if "another user" in kind and os.geteuid() != 0:
         pytest.skip("only root can give a folder away")
-    monkeypatch.setenv(CACHE_VARIABLE, "")
-    make(cache)
+    monkeypatch.setenv(CACHE_VARIABLE, str(cache) if kind == "the user's own" else "")
+    cache.mkdir(parents=True)
+    UNSAFE[kind](cache)
     setup = MeasurementSetup(MeasurementOptions(), plan=plan, workload=Workload(True, 1000))
-    with pytest.warns(
-        UserWarning, match=r"runs eagerly: the folder of compiled code is not safe .*set XDG_CACHE_HOME .*that is"
-    ):
-        found = TorchEvaluator(nn.CrossEntropyLoss(), mlp(), (features(), classes(50)), {}, setup).description.plan
+    text = r"runs eagerly: the folder of compiled code is not safe .*set XDG_CACHE_HOME .*that is"
+    with pytest.warns(UserWarning, match=text):
+        found = TorchEvaluator(nn.CrossEntropyLoss(), mlp(), labelled(), {}, setup).description.plan
     assert not found.compile
     assert [path for path in cache.parent.rglob("*") if path.suffix in (".so", ".py")] == []
 
@@ -263,11 +241,6 @@ def test_a_folder_of_an_earlier_version_becomes_this_users_alone(cache):
     cache.mkdir(mode=0o755, parents=True)
     assert packages.danger() == ""
     assert cache.stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.parametrize("value", ["auto", True])
-def test_the_choice_is_taken(value):
-    assert check_compile("compile", value) == value
 
 
 @pytest.mark.parametrize(("value", "error"), [("yes", ValueError), (1, TypeError), (None, TypeError)])
@@ -383,16 +356,6 @@ def test_every_worker_of_a_pool_compiles_the_first_ones_plan(cache):
     np.testing.assert_allclose(found["loss"], eager["loss"][0], rtol=1e-5, atol=1e-7)
 
 
-def test_a_landscape_says_how_it_was_computed(tmp_path):
-    network = mlp()
-    landscape = evaluate(
-        random_plane(network, seed=0), lambda: (nn.CrossEntropyLoss(), network, labelled(), {}), size=3,
-        device_ids=[0], output=tmp_path / "a.h5", progress=False,
-    )  # fmt: skip
-    text = r"measured in +batches of \d+ samples, \d+ threads? per worker, .*not compiled \([a-z ]+\)\n"
-    assert re.search(text, summary_text(landscape))
-
-
 def tuned(run, count, threads=1, ran_out_of_memory=lambda _: False, **more):
     """Returns the plan that is tuned to some samples by a function of a plan and batches."""
     batch = Batch(features(count), classes(count), count)
@@ -450,7 +413,3 @@ def test_when_nothing_fits_the_error_is_raised(largest_first):
 
     with pytest.raises(MemoryError, match="too large"):
         tuned(run, 50, ran_out_of_memory=lambda _: True, largest_first=largest_first)
-
-
-def test_an_unlimited_budget_is_the_default():
-    assert Workload().seconds == math.inf

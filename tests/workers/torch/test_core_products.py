@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from worker_cases import case, classifier, evaluator_of, seeded
+from worker_cases import case, classifier, evaluator_of, mlp, seeded
 
 from workers.curvature.products import SHARES, ProductSettings
 from workers.measurement_plan import MeasurementPlan
-from workers.torch.derivatives import core_products
+from workers.torch.derivatives import products as torch_products
 
 TWO = MeasurementPlan(8, 2)  # the second number is that of threads
 
@@ -34,13 +34,13 @@ def test_all_at_once_one_by_one_and_some_are_the_same_bits(matrix, memory):
 @pytest.fixture
 def seen(monkeypatch):
     """The thread of each product of a batch, and how many PyTorch may use there."""
-    found, made = set(), core_products.BatchGraph.product
+    found, made = set(), torch_products.BatchGraph.product
 
     def product(*arguments, **named):
         found.add((threading.get_ident(), torch.get_num_threads()))
         return made(*arguments, **named)
 
-    monkeypatch.setattr(core_products.BatchGraph, "product", product)
+    monkeypatch.setattr(torch_products.BatchGraph, "product", product)
     return found
 
 
@@ -59,32 +59,20 @@ def test_cores_share_the_work_and_threads_end_with_it(seen):
 def test_a_network_that_is_too_large_or_has_one_core_stays_on_its_thread(seen, monkeypatch):
     products = []
     for plan, most in ((TWO, 10), (MeasurementPlan(8, 1), 10**9)):
-        monkeypatch.setattr(core_products, "_MOST_WEIGHTS", most)
+        monkeypatch.setattr(torch_products, "_MOST_WEIGHTS", most)
         with classifier(plan=plan).products(ProductSettings()) as shares:
             products.append(shares.total_product(shares.layout.gaussian(1)))
     assert {thread for thread, _ in seen} == {threading.get_ident()}
     np.testing.assert_allclose(*products, rtol=1e-4, atol=1e-6)
 
 
-class Recorded(nn.Module):
-    """Tanh, and the thread on which it is called."""
-
-    def __init__(self):
-        super().__init__()
-        self.threads = set()
-
-    def forward(self, values):
-        self.threads.add(threading.get_ident())
-        return values.tanh()
-
-
 def test_the_users_code_is_called_on_one_thread():
-    recorded = Recorded()
-    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), recorded, nn.Linear(8, 4)))
+    network, threads = mlp(), set()
+    network[1].register_forward_hook(lambda *_: threads.add(threading.get_ident()))
     evaluator = classifier(network, plan=TWO)
     with evaluator.products(ProductSettings(memory=0)) as shares:
         shares.total_product(shares.layout.gaussian(1))
-    assert recorded.threads == {threading.get_ident()}
+    assert threads == {threading.get_ident()}
 
 
 class _Bent(torch.autograd.Function):

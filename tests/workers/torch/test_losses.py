@@ -25,8 +25,6 @@ from worker_cases import (
 )
 
 from workers.errors import CallbackFunctionError, SamplesError
-from workers.measurement_options import MeasurementOptions
-from workers.samples.torch_samples import read_samples
 
 COUNT = 50
 WEIGHTS = torch.tensor([0.2, 1.0, 3.0, 0.5])
@@ -374,4 +372,3 @@ def test_low_precision_may_round():
     values, description = measured(nn.CrossEntropyLoss(), dataset, 7, network=network)
     assert not description.partition_dependent
     assert np.isfinite(values["loss_stderr"])
-    assert read_samples(dataset, MeasurementOptions())[0].count == COUNT

@@ -1,7 +1,5 @@
 """``precision``: forward passes that round on purpose, and nothing else that does."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -91,10 +89,8 @@ def test_it_differs_from_float32_by_the_rounding(trained):
 
 
 @pytest.mark.slow
-def test_it_gives_the_same_bits_each_time(trained):
-    first, second = (measured(copy.deepcopy(trained), DIGITS, precision="bfloat16")[0] for _ in range(2))
-    for name, values in first.items():
-        assert values.tobytes() == second[name].tobytes()
+def test_it_gives_the_same_bits_in_other_plans(trained):
+    first, _ = measured(trained, DIGITS, precision="bfloat16")
     # What autocast rounds cannot be added up beforehand.
     plan = MeasurementPlan(64, first_layer=True)
     with pytest.warns(UserWarning, match="the plan says that the first layer is computed once for a plane, but here"):
@@ -219,8 +215,6 @@ def test_what_cannot_be_had(precision, dtype, text):
 
 
 def test_a_name_of_no_precision():
-    with pytest.raises(ValueError, match=r"precision must be .*'float32', 'tf32', 'bfloat16'.*, but got .*'half'"):
-        MeasurementOptions(precision="half")
     with pytest.raises(ValueError, match=r"precision must be .*'float32'.*, but got .*'half'"):
         MeasurementPlan(precision="half")
 

@@ -92,15 +92,6 @@ def test_eval_that_replaces_weights_is_refused_and_undone():
     torch.testing.assert_close(network.state_dict(), before, rtol=0, atol=0)
 
 
-def test_modes_come_back_through_train():
-    network = nn.Sequential(Counting(4, 4), nn.Dropout(), nn.Linear(4, 2))
-    network[2].eval()
-    evaluate(random_plane(network), callback(network), size=3, **HOW)
-    assert network[0].calls[0] is False
-    assert network[0].calls[-1] is True
-    assert [layer.training for layer in network] == [True, True, False]
-
-
 def test_weights_that_are_no_numbers_or_lie_elsewhere_are_no_change():
     network = nn.Sequential(Counting(4, 4), nn.Linear(4, 2))
     with torch.no_grad():

@@ -165,12 +165,6 @@ def test_a_step_sees_the_batch_and_metrics_see_what_it_returns():
     assert description.metrics == ("loss", "accuracy")
 
 
-def test_a_step_may_return_the_loss_alone():
-    alone, _ = measured(OwnLoss(lambda network, batch: step(network, batch)[0]), mlp(), labelled())
-    both, _ = measured(OwnLoss(step), mlp(), labelled())
-    assert alone["loss"] == pytest.approx(both["loss"], rel=1e-6)
-
-
 def test_a_pair_with_ignored_classes():
     targets = classes()
     targets[::3] = -100
@@ -236,6 +230,13 @@ def test_what_cannot_be_measured(model, dataset, error, text):
         evaluator_of(model, mlp(), dataset)
 
 
-def test_a_step_must_be_callable():
-    with pytest.raises(TypeError, match=r"step must be a function of \(network, batch\)"):
-        OwnLoss("loss")
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"step": "loss"}, r"step must be a function of \(network, batch\) .* but got str"),
+        ({"samples": 4}, "samples must be a function of a batch .* but got int"),
+    ],
+)
+def test_what_it_is_made_of_must_be_functions(wrong, text):
+    with pytest.raises(TypeError, match=text):
+        OwnLoss(**wrong)

@@ -4,13 +4,10 @@ import functools
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from measured_planes import measure_plane
 from scripts import run_script
 from torch import nn
-from worker_cases import classes, evaluator_of, plane_of
 
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.compiled import packages
@@ -19,7 +16,6 @@ from workers.torch.compiled.compiling import compile_network
 from workers.torch.compiled.packages import PackagedNetwork, PackageFolder
 
 THREADS = 1
-POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [0.1, 0.1]])
 
 
 class Small(nn.Module):
@@ -208,16 +204,10 @@ def test_inputs_of_another_shape_never_meet_the_code_for_this_one(kept):
                 network(values)
 
 
-@pytest.fixture
-def in_use(kept, monkeypatch):
-    """The folder is the one where this user's packages are."""
+@pytest.mark.slow
+def test_measuring_may_meet_a_shape_that_has_no_package_yet(kept, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(kept[0].parents[1]))
     monkeypatch.setattr("workers.torch.compiled.compiling._cpu_options", dict)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("in_use")
-def test_measuring_may_meet_a_shape_that_has_no_package_yet():
     network, plan = small(), MeasurementPlan(20, 1, compile=True)
     with torch.no_grad():
         found = compile_network(
@@ -225,21 +215,6 @@ def test_measuring_may_meet_a_shape_that_has_no_package_yet():
         )
         assert found.was_there
         torch.testing.assert_close(found.network(inputs(19)), network(inputs(19)))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("in_use")
-def test_an_evaluator_measures_by_a_package_and_its_plan_says_so():
-    results, data = [], (inputs(), classes(20))
-    for compiled in (True, False):
-        plan = MeasurementPlan(20, 1, compile=compiled)
-        evaluator = evaluator_of(nn.CrossEntropyLoss(), small(), data, plan=plan)
-        plan = evaluator.description.plan
-        assert (plan.compile, plan.compiler) == ((True, "AOTInductor") if compiled else (False, ""))
-        assert evaluator.description.notes == ()
-        results.append(measure_plane(evaluator, plane_of(small()), POINTS)["loss"])
-    np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-7)
-    assert np.ptp(results[0]) > 1e-2
 
 
 @pytest.mark.slow

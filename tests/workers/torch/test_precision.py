@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from measured_planes import measure_plane
+from scipy import special
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import StackDataset, TensorDataset
@@ -68,18 +69,15 @@ def logits_at(network, inputs, plane, point):
         return network(inputs).double().numpy()
 
 
-def cross_entropy(logits, weights=None):
-    """In NumPy and float64."""
-    shifted = logits - logits.max(1, keepdims=True)
-    losses = np.log(np.exp(shifted).sum(1)) - shifted[np.arange(len(LABELS)), LABELS.numpy()]
-    if weights is None:
-        return losses.mean()
-    weights = weights.double().numpy()[LABELS.numpy()]
-    return (losses * weights).sum() / weights.sum()
-
-
 def losses_at(network, inputs, plane, weights=None):
-    return [cross_entropy(logits_at(network, inputs, plane, point), weights) for point in POINTS]
+    """Returns the cross entropy at the points, in NumPy and float64."""
+    counts = np.ones(len(LABELS)) if weights is None else weights.double().numpy()[LABELS.numpy()]
+    losses = []
+    for point in POINTS:
+        logits = logits_at(network, inputs, plane, point)
+        each = special.logsumexp(logits, 1) - logits[np.arange(len(LABELS)), LABELS.numpy()]
+        losses.append(np.average(each, weights=counts))
+    return losses
 
 
 def measured(loss, network, dataset, metrics=None, batch_size=16):

@@ -12,11 +12,11 @@ from worker_cases import classes, direct_losses, evaluator_of, features, found, 
 
 from workers.evaluator import MeasurementSetup
 from workers.measurement_plan import MeasurementPlan, Workload
-from workers.torch.compiled import compiling
 from workers.torch.compiled.ahead_of_time import PackageError
 from workers.torch.compiled.finding_layers import FirstCall
 from workers.torch.compiled.first_layer import FirstLayer, SplitNetwork, _code, _Rest
 from workers.torch.compiled.network_code import code_of_network
+from workers.torch.compiled.packages import PackagedNetwork, PackageFolder
 from workers.torch.evaluator import TorchEvaluator
 from workers.torch.moves import NetworkInPlace
 
@@ -60,21 +60,14 @@ def not_compiled(monkeypatch, kept):
     class Uncompiled:
         calls = 0
 
-        def __init__(self, network, folder, threads, options, builds, code):
-            self._network, self.found = network, False
+        def __init__(self, network):
+            self._network = network
 
-        def __call__(self, *inputs):
+        def run(self, inputs):
             type(self).calls += 1
-            assert all(type(item) is torch.Tensor for item in inputs)
-            return self._network(*inputs)
+            return [self._network(*inputs)]
 
-        def allow_building(self):
-            pass
-
-        def discard(self):
-            pass
-
-    monkeypatch.setattr(compiling, "PackagedNetwork", Uncompiled)
+    monkeypatch.setattr(PackagedNetwork, "_open", lambda self, *_: ("", Uncompiled(self._network)))
     return Uncompiled
 
 
@@ -153,13 +146,13 @@ def test_tuning_leaves_the_first_layer_out_of_what_is_compiled(not_compiled):
     assert (plan.compile, plan.compiler, plan.first_layer) == (True, "AOTInductor", True)
 
 
-def test_the_layers_are_told_apart_and_what_it_cannot_take_is_an_error():
+def test_the_layers_are_told_apart_and_what_it_cannot_take_is_an_error(not_compiled, tmp_path):
     network = seeded(lambda: nn.Sequential(nn.Linear(70, 70), nn.Linear(70, 70)))
     codes = {_code(_Rest(network, layer)) for layer in network} | {code_of_network(network)}
     assert len(codes) == 3
     inputs = features(COUNT, 70)
     first = FirstLayer.of(FirstCall(network[0], inputs, 1.0), network, NetworkInPlace(network))
-    split = SplitNetwork(network, first, lambda rest, code: rest)
+    split = SplitNetwork(network, first, folder=PackageFolder(tmp_path), threads=1, options={})
     with torch.no_grad():
         assert torch.equal(split(inputs), network(inputs))
     assert split.append == network.append  # attributes are the network's

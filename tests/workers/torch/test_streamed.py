@@ -154,11 +154,18 @@ def test_numbers_are_those_of_a_plain_loop():
         assert value == pytest.approx(np.mean(losses), rel=1e-6)
 
 
+def in_tensors():
+    """It is in memory already; a limit is a limit."""
+    rows = [Rows()[index] for index in range(COUNT)]
+    return TensorDataset(torch.stack([row for row, _ in rows]), torch.tensor([target for _, target in rows]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "options"),
     [
         (Rows(), {}),
+        (in_tensors(), {}),
         (Stream(), {}),
         (DataLoader(Stream(), batch_size=60), {}),
         (Refilled(), {"num_samples": 610}),
@@ -166,7 +173,7 @@ def test_numbers_are_those_of_a_plain_loop():
         (DataLoader(Rows(), batch_size=64), {"num_samples": 401}),
         (DataLoader(Rows(), batch_size=64, num_workers=1), {}),
     ],
-    ids=["data set", "iterable", "loader of an iterable", "refilled", "random", "fewer", "processes of the loader"],
+    ids=["data set", "tensors", "iterable", "loader of an iterable", "refilled", "random", "fewer", "processes"],
 )
 def test_all_kinds_of_data(dataset, options):
     check_both_ways(nn.CrossEntropyLoss(), dataset, **options)
@@ -319,10 +326,3 @@ def test_the_pool_measures_a_group_of_points_in_one_pass():
         assert measured.values[0] == measured.values[1] != measured.elsewhere
         assert measured.pass_cost.points >= 1
         assert measured.pass_cost.reading > 0
-
-
-def test_a_tensor_data_set_is_read_in_passes_too():
-    """It is in memory already; a limit is a limit."""
-    rows = [Rows()[index] for index in range(COUNT)]
-    data = TensorDataset(torch.stack([row for row, _ in rows]), torch.tensor([target for _, target in rows]))
-    check_both_ways(nn.CrossEntropyLoss(), data)

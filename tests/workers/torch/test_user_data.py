@@ -55,17 +55,6 @@ def test_numpy_pairs_are_taken_like_tensors(float_type, int_type):
     assert ("inputs of float64 were converted to float32" in text) == (float_type is np.float64)
 
 
-def test_digits_of_scikit_learn_need_no_conversion():
-    from sklearn.datasets import load_digits
-
-    torch.manual_seed(0)
-    net, digits = nn.Linear(64, 10), load_digits()
-    found, _ = value_of(nn.CrossEntropyLoss(), net, (digits.data / 16, digits.target))
-    inputs = torch.from_numpy(digits.data / 16).float()
-    expected = functional.cross_entropy(moved(net)(inputs), torch.from_numpy(digits.target)).item()
-    assert found["loss"] == pytest.approx(expected, rel=1e-5)
-
-
 def test_regression_targets_and_a_network_in_float64():
     torch.manual_seed(0)
     targets = np.random.default_rng(0).normal(size=(50, 3))
@@ -471,17 +460,6 @@ COUNTED = {
 
 
 @pytest.mark.parametrize("kind", COUNTED)
-@pytest.mark.parametrize("batch_size", [2, 3, 5])
-def test_batches_count_by_what_the_loader_put_into_them(kind, batch_size):
-    make, step, samples, collate = COUNTED[kind]
-    net = make()
-    loader = DataLoader(samples, batch_size=batch_size, collate_fn=collate)
-    found, description = value_of(OwnLoss(step), net, loader)
-    assert description.num_samples == len(samples)
-    assert found["loss"] == pytest.approx(mean_in_float64(net, step, samples, collate), rel=1e-6)
-
-
-@pytest.mark.parametrize("kind", COUNTED)
 def test_batches_without_a_loader_must_say_how_many_samples_they_hold(kind):
     make, step, samples, collate = COUNTED[kind]
     net, batches = make(), [collate(samples[:2]), collate(samples[2:])]
@@ -496,8 +474,3 @@ def test_batches_without_a_loader_must_say_how_many_samples_they_hold(kind):
 def test_a_number_of_samples_must_be_one(wrong):
     with pytest.raises(SamplesError, match="samples must return how many samples a batch holds, 1 or more, but"):
         value_of(OwnLoss(bag_step, samples=lambda _: wrong), Bags(), [of_bags(BAGS)])
-
-
-def test_samples_must_be_a_function():
-    with pytest.raises(TypeError, match=r"samples must be a function of a batch .* but got int"):
-        OwnLoss(bag_step, samples=4)

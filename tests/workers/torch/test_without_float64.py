@@ -8,7 +8,6 @@ from twin_device import checks_of, failures_with_twins
 
 from workers.samples.batches import float64_device, in_float64
 from workers.torch.placement import full_device
-from workers.torch.settings import RandomNumbers
 
 CASES = Path(__file__).with_name("float64_cases.py")
 
@@ -38,8 +37,3 @@ def test_sums_stay_where_they_are_on_cpus_and_nvidia_gpus():
 def test_an_apple_gpu_has_its_number():
     """The parameters on it say "mps:0", with which it is compared."""
     assert full_device("mps") == torch.device("mps:0")
-
-
-def test_seeds_are_refused_on_an_apple_gpu():
-    with pytest.raises(ValueError, match="seed_each_point=True is available on CPUs and NVIDIA GPUs, but not on mps"):
-        RandomNumbers(3, [torch.device("mps:0")])

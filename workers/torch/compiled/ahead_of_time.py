@@ -47,8 +47,7 @@ def compile_ahead(
 ) -> bytes:
     """Returns a library for an eval-mode network on the CPU and inputs of these shapes, or raises PackageError."""
     # Other workers of this machine wait meanwhile for what is compiled here.
-    beside = ThreadPoolExecutor(initializer=unpin_thread)
-    with warnings.catch_warnings(), torch.no_grad(), beside as threads:
+    with warnings.catch_warnings(), torch.no_grad(), ThreadPoolExecutor(initializer=unpin_thread) as threads:
         warnings.simplefilter("ignore")
         try:
             for module in _NEEDED_BESIDE:

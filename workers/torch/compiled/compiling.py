@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 from collections.abc import Callable
@@ -27,21 +26,13 @@ _RUNS_TO_A_REPLAY = 3
 
 @dataclass(frozen=True)
 class Compiled:
-    """The result of compiling.
+    """The result of compiling."""
 
-    Attributes:
-        network: the compiled network, or None where it cannot be used, or is not there.
-        problem: why it cannot be used.
-        compiler: "AOTInductor" or "torch.compile".
-        not_packaged: why it was not compiled ahead of time, where that was tried.
-        was_there: whether a package of it was.
-    """
-
-    network: Callable[..., object] | None = None
-    problem: str = ""
-    compiler: str = ""
-    not_packaged: str = ""
-    was_there: bool = False
+    network: Callable[..., object] | None = None  # None where it cannot be used, or is not there
+    problem: str = ""  # why it cannot be used
+    compiler: str = ""  # "AOTInductor" or "torch.compile"
+    not_packaged: str = ""  # why it was not compiled ahead of time, where that was tried
+    was_there: bool = False  # whether a package of it was
 
 
 def compile_network(
@@ -60,17 +51,24 @@ def compile_network(
     not_packaged, options = "", _cpu_options() if device.type == "cpu" else {}
 
     def difference(compiled: Callable[..., object]) -> str:
+        """Returns how the compiled network's values differ from the eager one's, or ""."""
         runs = _RUNS_TO_A_REPLAY if device.type == "cuda" else 1
         *_, found = (measure(compiled) for _ in range(runs))
-        return _difference(measure(network), found, plan.precision)
+        expected, close = measure(network), closeness_elsewhere(plan.precision)
+        # Compiled code rounds logits otherwise, which shows in a tiny loss; but nothing that is worth a per cent of it.
+        logits = {name: min(_LOGITS, _MOST_NOISE * abs(value)) for name, value in expected.items()}
+        try:
+            check_same_values("the network", expected, found, "compiled", close, elsewhere=logits)
+        except NondeterministicLossError:
+            changed = {name: (value, found[name]) for name, value in expected.items() if found[name] != value}
+            return f"compiled it gives other values, eager against compiled: {changed}"
+        return ""
 
     # A package is loaded by later runs and other workers without the compiler.
     if device.type == "cpu" and plan.compiler != "torch.compile":
         try:
-            package = functools.partial(
-                PackagedNetwork, folder=package_folder(), threads=plan.threads, options=options, builds=builds
-            )
-            packaged = package(network) if first_layer is None else SplitNetwork(network, first_layer, package)
+            how = dict[str, Any](folder=package_folder(), threads=plan.threads, options=options, builds=builds)
+            packaged = SplitNetwork(network, first_layer, **how) if first_layer else PackagedNetwork(network, **how)
             problem = difference(packaged)
             if problem and packaged.found:
                 packaged.discard()  # perhaps it is of other code, in a way that the key does not see
@@ -81,11 +79,12 @@ def compile_network(
             if problem:
                 packaged.discard()
                 return Compiled(problem=problem)
-            packaged.allow_building()
+            packaged.builds = True  # measuring may meet further shapes of inputs
             return Compiled(packaged, compiler="AOTInductor", was_there=packaged.found)
     if not builds:
         return Compiled()
-    if device.type == "cpu" and not _has_compiler():
+    compilers = os.environ.get("CXX") or "g++", "c++", "clang++"
+    if device.type == "cpu" and not any(map(shutil.which, compilers)):
         return Compiled(problem="there is no C++ compiler")
     try:
         with compiler_cache():
@@ -116,19 +115,3 @@ def _cpu_options() -> dict[str, Any]:
     # Left alone, the compiler computes the activation inside the pooling loop, which steps over its input and so runs
     # without vector instructions; and its vectorized tanh is several times as slow as one made of a sigmoid.
     return {"realize_acc_reads_threshold": 0, "cpp.use_decompose_tanh": True}
-
-
-def _difference(expected: dict[str, float], found: dict[str, float], precision: str) -> str:
-    """Returns how the compiled network's values differ from the eager one's, or ""."""
-    # Compiled code rounds logits otherwise, which shows in a tiny loss; but nothing that is worth a per cent of it.
-    logits = {name: min(_LOGITS, _MOST_NOISE * abs(value)) for name, value in expected.items()}
-    try:
-        check_same_values("the network", expected, found, "compiled", closeness_elsewhere(precision), elsewhere=logits)
-    except NondeterministicLossError:
-        changed = {name: (value, found[name]) for name, value in expected.items() if found[name] != value}
-        return f"compiled it gives other values, eager against compiled: {changed}"
-    return ""
-
-
-def _has_compiler() -> bool:
-    return any(map(shutil.which, (os.environ.get("CXX") or "g++", "c++", "clang++")))

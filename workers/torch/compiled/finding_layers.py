@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -36,36 +37,26 @@ def find_first_layer(
 ) -> FirstCall | None:
     """Returns the first layer where it can be computed once for a plane; None where it cannot, or is not worth it."""
     # Shapes decide, and never a clock: every worker and every run must find the same.
-    if (
-        most_bytes == 0
-        or samples.passes is not None
-        or samples.is_changed_on_use
-        or any(map(_is_compiled, network.modules()))
-    ):
+    is_free = most_bytes != 0 and samples.passes is None and not samples.is_changed_on_use
+    if not is_free or any(map(_is_compiled, network.modules())):
         return None
+    found: FirstCall | None = None
     try:
-        return _find(network, forward, samples, batch_size, most_bytes)
+        batches = samples.batches(batch_size)
+        for batch in {0: batches[0], len(batches) - 1: batches[-1]}.values():  # the last one may have another size
+            calls = _watch(network, forward, batch)
+            # None takes a layer whether it is worth it or not.
+            if most_bytes is not None:
+                kept = _KEPT * samples.count / batch.size
+                calls = [call for call in calls if call.is_worth_it and kept * call.output.nbytes <= most_bytes]
+            call = max(calls, key=lambda call: call.share, default=None)
+            if call is None or (found is not None and call.layer is not found.layer):
+                return None
+            found = call
     except Exception as error:
         if not is_memory_shortage(error):
             raise
         return None
-
-
-def _find(
-    network: nn.Module, forward: Callable[..., Any], samples: Samples, batch_size: int | None, most_bytes: float | None
-) -> FirstCall | None:
-    batches = samples.batches(batch_size)
-    found: FirstCall | None = None
-    for batch in {0: batches[0], len(batches) - 1: batches[-1]}.values():  # the last one may have another size
-        calls = _watch(network, forward, batch)
-        # None takes a layer whether it is worth it or not.
-        if most_bytes is not None:
-            kept = _KEPT * samples.count / batch.size
-            calls = [call for call in calls if call.is_worth_it and kept * call.output.nbytes <= most_bytes]
-        call = max(calls, key=lambda call: call.share) if calls else None
-        if call is None or (found is not None and call.layer is not found.layer):
-            return None
-        found = call
     return found
 
 
@@ -108,14 +99,11 @@ def _watch(network: nn.Module, forward: Callable[..., Any], batch: Batch) -> lis
             # Copied, because what follows may change it in place.
             seen.setdefault(layer, []).append((inputs[0], output.clone()) if is_own else None)
 
-    handles = [
-        layer.register_forward_hook(see, with_kwargs=True) for layer in network.modules() if isinstance(layer, _LAYERS)
-    ]
-    try:
+    with contextlib.ExitStack() as hooks:
+        for layer in network.modules():
+            if isinstance(layer, _LAYERS):
+                hooks.enter_context(layer.register_forward_hook(see, with_kwargs=True))
         call_network(forward, batch.inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
     calls = []
     for layer, found in seen.items():
         if own.changed or len(found) != 1 or found[0] is None:
@@ -167,14 +155,10 @@ def _is_plain(layer: nn.Module) -> bool:
     """Returns whether a layer does what its class says, and nothing else, with parameters of its own."""
     if type(layer) not in _LAYERS or layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer):
         return False
-    tensors = [item for item in layer._parameters.values() if item is not None]
-    names = {name for name, item in layer._parameters.items() if item is not None}
-    kinds = {(type(item), type(item.data), item.dtype, item.device.type) for item in tensors}
-    return (
-        names in ({"weight"}, {"weight", "bias"})
-        and len(kinds) == 1
-        and kinds <= {(nn.Parameter, torch.Tensor, dtype, "cpu") for dtype in _TYPES}
-    )
+    tensors = {name: item for name, item in layer._parameters.items() if item is not None}
+    kinds = {(type(item), type(item.data), item.dtype, item.device.type) for item in tensors.values()}
+    known = [{(nn.Parameter, torch.Tensor, dtype, "cpu")} for dtype in _TYPES]
+    return set(tensors) in ({"weight"}, {"weight", "bias"}) and kinds in known
 
 
 def _is_compiled(layer: nn.Module) -> bool:

@@ -56,8 +56,7 @@ class FirstLayer:
         self.layer, self._forward, self._parameters = layer, forward, parameters
         self._plain: Callable[..., torch.Tensor] = layer.forward
         self._states: list[dict[str, torch.Tensor]] = []
-        self._parts: dict[_Key, _Part] = {}
-        self._parts_of_inputs: dict[tuple[_Key, ...], _Part] = {}
+        self._parts: dict[tuple[_Key, ...], _Part] = {}
         self._compiled = self._on_plane = False
         self._row: tuple[float, ...] | None = None
         self._coordinate = 0.0
@@ -73,7 +72,7 @@ class FirstLayer:
 
     def load(self, states: Sequence[State]) -> None:
         """Takes over a plane: values by name at the origin and along each direction (none of what does not move)."""
-        self._parts, self._parts_of_inputs = {}, {}
+        self._parts = {}
         # Copies, because an array may be a small part of shared memory that would be kept for it.
         self._states = [
             {name: to_tensor(state[name]).clone() for name in self._parameters if name in state} for state in states
@@ -81,9 +80,8 @@ class FirstLayer:
 
     def prepare(self, batches: Sequence[Batch], *, compiled: bool) -> None:
         """Computes what is kept for batches, whose memory must stay; then the layer must be put back to the origin."""
-        self._parts, self._parts_of_inputs, self._row, self._compiled = {}, {}, None, compiled
-        found = [(batch, self._input_for(batch)) for batch in batches]
-        inputs = [(batch, values) for batch, values in found if values is not None]
+        self._parts, self._row, self._compiled = {}, None, compiled
+        inputs = [(batch, values) for batch in batches if (values := self._input_for(batch)) is not None]
         outputs: list[list[torch.Tensor]] = [[] for _ in inputs]
         for state in self._states:
             for name, tensor in self._parameters.items():
@@ -93,10 +91,8 @@ class FirstLayer:
         for (batch, values), (origin, *along) in zip(inputs, outputs, strict=True):
             # Along a line there is but one row.
             part = _Part(origin, along, torch.empty_like(origin) if len(along) > 1 else origin)
-            self._parts[_key(values)] = part
-            # The network is a ``SplitNetwork``, which asks for ``outputs_for``.
-            if compiled:
-                self._parts_of_inputs[_keys(batch.inputs)] = part
+            # A compiled network is a ``SplitNetwork``, which asks for ``outputs_for``.
+            self._parts[_keys(batch.inputs if compiled else values)] = part
 
     @contextlib.contextmanager
     def at(self, coordinates: Sequence[float]) -> Iterator[None]:
@@ -119,7 +115,7 @@ class FirstLayer:
 
     def outputs_for(self, inputs: tuple[Any, ...]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
         """Returns (row, along, coordinate): the layer gives row + coordinate * along; None if no input reaches it."""
-        part = self._parts_of_inputs.get(_keys(inputs)) if self._on_plane else None
+        part = self._parts.get(_keys(inputs)) if self._on_plane else None
         if part is not None:
             return part.row, part.along[0], torch.tensor(self._coordinate, dtype=part.row.dtype)
         values = self._input_for(Batch(inputs, None, 0))
@@ -129,7 +125,7 @@ class FirstLayer:
         return output, torch.zeros_like(output), torch.zeros((), dtype=output.dtype)
 
     def _output(self, values: Any, *others: Any, **named: Any) -> torch.Tensor:
-        part = self._parts.get(_key(values)) if type(values) is torch.Tensor and not others and not named else None
+        part = self._parts.get(_keys(values)) if type(values) is torch.Tensor and not others and not named else None
         if part is None:
             return self._plain(values, *others, **named)
         # Always a tensor of its own: the network may go on in place.
@@ -161,41 +157,27 @@ def replaced_forward(layer: nn.Module, forward: Callable[..., object]) -> Iterat
 
 def _keys(inputs: Any) -> tuple[_Key, ...]:
     items = inputs if isinstance(inputs, tuple | list) else (inputs,)
-    return tuple(_key(item) for item in items if isinstance(item, torch.Tensor))
+    tensors = [item for item in items if isinstance(item, torch.Tensor)]
+    return tuple((item.data_ptr(), item.shape, item.stride(), item.dtype) for item in tensors)
 
 
-def _key(values: torch.Tensor) -> _Key:
-    return values.data_ptr(), values.shape, values.stride(), values.dtype
-
-
-class SplitNetwork:
+class SplitNetwork(PackagedNetwork):
     """A network whose first layer is computed by PyTorch, or once for a plane; the rest is one package for both."""
 
-    def __init__(self, network: nn.Module, first_layer: FirstLayer, package: Callable[..., PackagedNetwork]) -> None:
-        self._network, self._first_layer = network, first_layer
-        self._rest = package(_Rest(network, first_layer.layer).eval(), code=_code)
+    def __init__(self, network: nn.Module, first_layer: FirstLayer, **choices: Any) -> None:
+        self._first_layer = first_layer
+        super().__init__(_Rest(network, first_layer.layer).eval(), code=_code, **choices)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """Runs the network; PackageError where it cannot be packaged for these inputs."""
         if named:
             raise PackageError("its inputs are not tensors alone")
         given = self._first_layer.outputs_for(inputs)
         if given is None:
             raise PackageError("its first layer does not get these inputs")
-        return self._rest(*given, *inputs)
+        return super().__call__(*given, *inputs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._network, name)
-
-    @property
-    def found(self) -> bool:
-        return self._rest.found
-
-    def allow_building(self) -> None:
-        self._rest.allow_building()
-
-    def discard(self) -> None:
-        self._rest.discard()
+        return getattr(self._network.network, name)
 
 
 def _code(rest: _Rest) -> str:

@@ -57,17 +57,14 @@ def code_of_network(network: nn.Module) -> str:
         description.add(network)
     except RecursionError:
         raise UnknownCodeError("it is nested too deeply") from None
-    return description.digest()
+    return description.hash.hexdigest()
 
 
 class _Description:
     def __init__(self) -> None:
-        self._hash = hashlib.sha256(repr((platform.python_version(), torch.__version__, np.__version__)).encode())
+        self.hash = hashlib.sha256(repr((platform.python_version(), torch.__version__, np.__version__)).encode())
         self._seen: dict[int, int] = {}
         self._kept: list[object] = []  # so that no other object gets the address of one that was seen
-
-    def digest(self) -> str:
-        return self._hash.hexdigest()
 
     def add(self, value: Any) -> None:
         if isinstance(value, _SIMPLE) and type(value) in _SIMPLE:
@@ -106,15 +103,7 @@ class _Description:
             self._say(*sorted(map(repr, value)))
         elif isinstance(value, weakref.ref):
             self.add(value())
-        else:
-            self._add_code(value)
-
-    def _add_all(self, values: Iterable[Any]) -> None:
-        for value in values:
-            self.add(value)
-
-    def _add_code(self, value: Any) -> None:
-        if isinstance(value, types.FunctionType):
+        elif isinstance(value, types.FunctionType):
             self._add_function(value)
         elif isinstance(value, types.CodeType):
             self._say(
@@ -135,6 +124,10 @@ class _Description:
             self._say(str(value.__name__), str(value))  # operators of PyTorch
         else:
             self._add_instance(value)
+
+    def _add_all(self, values: Iterable[Any]) -> None:
+        for value in values:
+            self.add(value)
 
     def _add_module(self, module: nn.Module) -> None:
         self.add(type(module))
@@ -165,7 +158,7 @@ class _Description:
         if values.dtype.hasobject or values.nbytes > _MOST_BYTES:
             raise UnknownCodeError("it holds a large array that is neither parameter nor buffer")
         self._say(values.shape, values.dtype)
-        self._hash.update(values.tobytes())
+        self.hash.update(values.tobytes())
 
     def _add_function(self, function: types.FunctionType) -> None:
         self._say(function.__module__, function.__qualname__)
@@ -194,11 +187,11 @@ class _Description:
 
     def _add_file(self, module: types.ModuleType) -> None:
         self._say(module.__name__)
-        if _is_shared_name(module.__name__):
+        if _is_shared(module):
             return
         file = getattr(module, "__file__", None)
         try:
-            self._hash.update(Path(file or "").read_bytes())
+            self.hash.update(Path(file or "").read_bytes())
         except OSError:
             raise UnknownCodeError(f"module {module.__name__} has no file") from None
 
@@ -207,7 +200,8 @@ class _Description:
         class_ = type(value)
         if class_ in (*_COLLECTIONS, types.MappingProxyType):
             return
-        if _built_in_base(class_) not in (object, *_COLLECTIONS):
+        built_in = next(base for base in class_.__mro__ if not _is_written_in_python(base))
+        if built_in not in (object, *_COLLECTIONS):
             # It may hold what no attribute shows.
             raise UnknownCodeError(f"it reaches an object of {class_.__module__}.{class_.__qualname__}")
         self.add(class_)
@@ -219,8 +213,8 @@ class _Description:
                     self.add(getattr(value, name, None))
 
     def _say(self, *words: object) -> None:
-        self._hash.update(repr(words).encode())
-        self._hash.update(b"\n")
+        self.hash.update(repr(words).encode())
+        self.hash.update(b"\n")
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -229,10 +223,6 @@ def _names(code: types.CodeType) -> set[str]:
         if isinstance(constant, types.CodeType):
             names |= _names(constant)
     return names
-
-
-def _built_in_base(class_: type) -> type:
-    return next(base for base in class_.__mro__ if not _is_written_in_python(base))
 
 
 def _is_written_in_python(class_: type) -> bool:
@@ -248,10 +238,7 @@ def _is_written_in_python(class_: type) -> bool:
 
 
 def _is_shared(value: Any) -> bool:
-    return _is_shared_name(str(getattr(value, "__module__", None) or ""))
-
-
-def _is_shared_name(module: str) -> bool:
-    """Returns whether a version says what is in a module."""
-    top = module.partition(".")[0]
+    """Returns whether a version says what is in a module, or in that of something."""
+    name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    top = str(name or "").partition(".")[0]
     return top in _SHARED or (top in sys.stdlib_module_names and top != "__main__")

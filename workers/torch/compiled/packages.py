@@ -11,6 +11,7 @@ import platform
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +32,19 @@ _MOST_BYTES = 256 * 2**20
 _WRITABLE = 0o022  # by others
 
 
+@dataclass(frozen=True)
 class PackageFolder:
     """The folder of packages: this user's alone, because what lies in it is run."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     def find(self, key: str) -> Path | None:
         """Returns the package's library where it is whole and ours."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             check_private(self.path)
             library, facts = self.path / f"{key}.so", self.path / f"{key}.json"
-            if not (_is_ours(library) and _is_ours(facts)):
+            found = [path.lstat() for path in (library, facts)]
+            if not all(stat.S_ISREG(item.st_mode) and system.is_private(item, 0o002) for item in found):
                 return None
             if hashlib.sha256(library.read_bytes()).hexdigest() == json.loads(facts.read_text("utf-8"))["sha256"]:
                 os.utime(library)
@@ -59,22 +61,19 @@ class PackageFolder:
             write_bytes(path.with_suffix(".json"), json.dumps(facts).encode())
         except (OSError, FileWriteError) as error:
             raise PackageError(f"its package cannot be kept: {error}") from error
-        self._make_room(path)
+        with contextlib.suppress(OSError):
+            libraries = [other for other in self.path.glob("*.so") if other != path]
+            total = path.stat().st_size
+            for other in sorted(libraries, key=lambda other: other.stat().st_mtime, reverse=True):
+                total += other.stat().st_size
+                if total > _MOST_BYTES:
+                    self.discard(other.stem)
         return path
 
     def discard(self, key: str) -> None:
         for suffix in (".so", ".json"):
             with contextlib.suppress(OSError):
                 (self.path / f"{key}{suffix}").unlink()
-
-    def _make_room(self, newest: Path) -> None:
-        with contextlib.suppress(OSError):
-            libraries = [path for path in self.path.glob("*.so") if path != newest]
-            total = newest.stat().st_size
-            for path in sorted(libraries, key=lambda path: path.stat().st_mtime, reverse=True):
-                total += path.stat().st_size
-                if total > _MOST_BYTES:
-                    self.discard(path.stem)
 
 
 def make_private(path: Path) -> None:
@@ -102,7 +101,6 @@ def check_private(path: Path, forbidden: int = 0o077) -> None:
 
 
 def package_folder() -> PackageFolder:
-    """Returns this user's folder of packages."""
     return PackageFolder(_cache_folder() / "packages")
 
 
@@ -161,10 +159,12 @@ class PackagedNetwork:
         folder: PackageFolder,
         threads: int,
         options: dict[str, Any],
-        code: Callable[[nn.Module], str] = code_of_network,
+        code: Callable[[Any], str] = code_of_network,
         builds: bool = True,
     ) -> None:
-        self._network, self._folder, self._options, self._builds = network, folder, {**options, **OPTIONS}, builds
+        self._network, self._folder, self._options = network, folder, {**options, **OPTIONS}
+        self.builds = builds
+        """Whether packages are made of what has none yet."""
         # Packages hold no weights: they read these where they lie, whatever their values.
         self._tensors = {
             name: tensor.detach()
@@ -202,10 +202,6 @@ class PackagedNetwork:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._network, name)
 
-    def allow_building(self) -> None:
-        """Lets packages be made from now on; measuring may meet further shapes of inputs."""
-        self._builds = True
-
     def discard(self) -> None:
         while self._runners:
             self._folder.discard(self._runners.popitem()[1][0])
@@ -216,7 +212,10 @@ class PackagedNetwork:
         library = self._folder.find(key)
         self.found |= library is not None
         if library is None:
-            library = self._folder.keep(key, self._build(inputs))
+            if not self.builds:
+                raise PackageError("there is no package of it")
+            with compiler_cache():
+                library = self._folder.keep(key, compile_ahead(self._network, inputs, self._options, self._tensors))
         try:
             runner = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1)
             names = runner.get_constant_names_to_original_fqns()
@@ -226,17 +225,6 @@ class PackagedNetwork:
             self._folder.discard(key)
             raise PackageError(f"its package cannot be loaded: {first_line(error)}") from error
         return key, runner
-
-    def _build(self, inputs: tuple[torch.Tensor, ...]) -> bytes:
-        if not self._builds:
-            raise PackageError("there is no package of it")
-        with compiler_cache():
-            return compile_ahead(self._network, inputs, self._options, self._tensors)
-
-
-def _is_ours(path: Path) -> bool:
-    found = path.lstat()
-    return stat.S_ISREG(found.st_mode) and system.is_private(found, 0o002)
 
 
 @functools.cache

@@ -24,7 +24,7 @@ from ...samples.batches import Batch
 from ...samples.samples import Samples
 from ..placement import Placement
 from ..settings import normalization_layers
-from ..snapshot import collapsed
+from ..snapshot import collapsed, values_kept
 from .network import DifferentiatedNetwork, MovedNetwork
 from .second_order import CHANGED_IN_PLACE, changes_in_place, twice_differentiable
 
@@ -69,7 +69,11 @@ class CurveFitter(MovedNetwork):
                 )
             self.move(task.first, task.buffers)
             self._ends = [self._flat(state) for state in (task.first, task.last)]
-            self._between = self._buffers_between()
+            # The buffers that change along the curve; normalization computes with none here.
+            statistics = {id(buffer) for layer in self._norms for buffer in layer.buffers()}
+            infos = tuple(info for info, tensor in named_tensors(network.module) if id(tensor) not in statistics)
+            space = WeightSpace("torch", type(network.module).__name__, infos)
+            self._between = BuffersBetween(space, task.buffers, [task.end_buffers] if task.end_buffers else [])
         except BaseException:
             self.close()
             raise
@@ -85,13 +89,14 @@ class CurveFitter(MovedNetwork):
         with self._computing():
             while step < settings.steps:
                 t = settings.place(step)
-                batch, number = self._samples.batch(step)
-                weights = torch.from_numpy(settings.shape.weights(t)[0]).to(bends.dtype).to(device)
-                self._place(weights, bends)
-                loss, slope = self._gradient(self._fitting(batch), number)
-                losses.append(self._checked(loss, slope, t, step))
-                # The gradient by a bend is that by the point's weights, times the bend's weight in the point.
-                _adam(bends, first, second, weights[1:-1, None] * slope, settings, step)
+                loss, slopes = self._gradient(bends, t, *self._samples.batch(step))
+                losses.append(self._checked(loss, slopes, t, step))
+                # As Adam does (Kingma and Ba 2015); what it keeps is plain, so that it travels and is stored.
+                first.lerp_(slopes, 1 - _BETAS[0])
+                second.mul_(_BETAS[1]).addcmul_(slopes, slopes, value=1 - _BETAS[1])
+                rate = settings.learning_rate * (1 - step / settings.steps)
+                corrected = second.div(1 - _BETAS[1] ** (step + 1)).sqrt_().add_(_EPSILON)
+                bends.addcdiv_(first, corrected, value=-rate / (1 - _BETAS[0] ** (step + 1)))
                 step += 1
                 if time.perf_counter() > stop:
                     break
@@ -101,18 +106,8 @@ class CurveFitter(MovedNetwork):
     def gradient(self, bends: NDArray[Any], t: float, batch: Batch) -> tuple[float, NDArray[Any]]:
         """Returns a batch's loss at t (0 to 1) of the curve, and its gradient by the bends, shape (bends, weights)."""
         with self._computing():
-            held = torch.from_numpy(np.array(bends)).to(self._ends[0].device)
-            weights = torch.from_numpy(self._task.settings.shape.weights(t)[0]).to(held.dtype).to(held.device)
-            self._place(weights, held)
-            loss, slope = self._gradient(self._fitting(batch), 0)
-            return float(loss), (weights[1:-1, None] * slope).cpu().numpy()
-
-    def _buffers_between(self) -> BuffersBetween:
-        """Returns the buffers that change along the curve; normalization computes with none here."""
-        task, statistics = self._task, {id(buffer) for layer in self._norms for buffer in layer.buffers()}
-        infos = tuple(info for info, tensor in named_tensors(self._network.module) if id(tensor) not in statistics)
-        space = WeightSpace("torch", type(self._network.module).__name__, infos)
-        return BuffersBetween(space, task.buffers, [task.end_buffers] if task.end_buffers else [])
+            loss, slopes = self._gradient(torch.from_numpy(np.array(bends)).to(self._ends[0].device), t, batch, 0)
+            return float(loss), slopes.cpu().numpy()
 
     def _straight(self) -> Fitting:
         count = self._task.settings.shape.bends
@@ -126,37 +121,37 @@ class CurveFitter(MovedNetwork):
         parts = [np.asarray(state[name]).astype(self.layout.dtype).reshape(-1) for name in self.layout.names]
         return torch.from_numpy(np.concatenate(parts)).to(device, dtype)
 
-    def _place(self, weights: torch.Tensor, bends: torch.Tensor) -> None:
+    def _place(self, shares: torch.Tensor, bends: torch.Tensor) -> None:
         """Moves the network to the point with these shares of the control points."""
-        point = weights[0] * self._ends[0] + weights[-1] * self._ends[1] + weights[1:-1] @ bends
+        point = shares[0] * self._ends[0] + shares[-1] * self._ends[1] + shares[1:-1] @ bends
         with torch.no_grad():
             for target, part in zip(self._weights.own, torch.split(point, self.layout.sizes), strict=True):
                 target.copy_(part.view(target.shape))
             if self._between.names:
                 # The bends have the first network's.
-                for name, values in {**self._between.networks[0], **self._between.at([float(weights[-1])])}.items():
+                for name, values in {**self._between.networks[0], **self._between.at([float(shares[-1])])}.items():
                     target = self._tensors[name]
                     collapsed(target).copy_(collapsed(to_tensor(values), target))
 
-    def _gradient(self, batch: Batch, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns a batch's loss, and its gradient by all weights, shape (weights,)."""
+    def _gradient(self, bends: torch.Tensor, t: float, batch: Batch, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns a batch's loss at a place of the curve, and its gradient by the bends, shape (bends, weights)."""
+        shares = torch.from_numpy(self._task.settings.shape.weights(t)[0]).to(bends.dtype).to(bends.device)
+        self._place(shares, bends)
         self._network.start_batch(number)
+        batch = self._fitting(batch)
         outputs = call_network(self._network.forward, batch.inputs)
         loss, weight = self._network.total.differentiable(outputs, batch)
         if weight is not None:
             loss = loss / weight
-        zero = torch.zeros_like(self._ends[0])
         if not loss.requires_grad or (weight is not None and float(weight) == 0):
-            return loss.detach().new_zeros(()), zero  # padding alone teaches nothing
-        parts = [
-            part.reshape(-1) if part is not None else parameter.new_zeros(parameter.numel())
-            for part, parameter in zip(self._weights.gradient(loss), self._weights.own, strict=True)
-        ]
-        return loss.detach(), torch.cat([part.to(zero.device, zero.dtype) for part in parts])
+            return loss.detach().new_zeros(()), torch.zeros_like(bends)  # padding alone teaches nothing
+        slope = self._weights.flat(self._weights.gradient(loss)).to(bends.dtype)
+        # The gradient by a bend is that by the point's weights, times the bend's share of the point.
+        return loss.detach(), shares[1:-1, None] * slope
 
-    def _checked(self, loss: torch.Tensor, slope: torch.Tensor, t: float, step: int) -> float:
+    def _checked(self, loss: torch.Tensor, slopes: torch.Tensor, t: float, step: int) -> float:
         value = float(loss)
-        if not math.isfinite(value) or not bool(torch.isfinite(slope).all()):
+        if not math.isfinite(value) or not bool(torch.isfinite(slopes).all()):
             raise CurveError(
                 f"the loss or its gradient is not finite at t = {t:.3f} of the curve, in step {step + 1} of "
                 f"{self._task.settings.steps} (loss {value:g}). Use a lower learning_rate (it is "
@@ -193,30 +188,11 @@ def check_fitting(placement: Placement, samples: Samples) -> None:
 @contextlib.contextmanager
 def _batch_statistics(layers: list[_NormBase]) -> Iterator[None]:
     """Lets normalization layers compute with the statistics of each batch; their own stay as they are."""
-    kept = [[(buffer, collapsed(buffer).clone()) for buffer in layer.buffers()] for layer in layers]
-    try:
-        for layer in layers:
-            layer.train()
-        yield
-    finally:
-        for layer, buffers in zip(layers, kept, strict=True):
-            layer.eval()
-            with torch.no_grad():
-                for buffer, value in buffers:
-                    collapsed(buffer).copy_(value)
-
-
-def _adam(
-    bends: torch.Tensor,
-    first: torch.Tensor,
-    second: torch.Tensor,
-    slopes: torch.Tensor,
-    settings: FittingSettings,
-    step: int,
-) -> None:
-    """Moves bends as Adam does (Kingma and Ba 2015); what it keeps is plain, so that it travels and is stored."""
-    first.lerp_(slopes, 1 - _BETAS[0])
-    second.mul_(_BETAS[1]).addcmul_(slopes, slopes, value=1 - _BETAS[1])
-    rate = settings.learning_rate * (1 - step / settings.steps)
-    corrected = second.div(1 - _BETAS[1] ** (step + 1)).sqrt_().add_(_EPSILON)
-    bends.addcdiv_(first, corrected, value=-rate / (1 - _BETAS[0] ** (step + 1)))
+    with values_kept(buffer for layer in layers for buffer in layer.buffers()):
+        try:
+            for layer in layers:
+                layer.train()
+            yield
+        finally:
+            for layer in layers:
+                layer.eval()

@@ -44,8 +44,8 @@ class MovedNetwork:
         self._network = network
         entries = named_tensors(network.module)
         self._tensors = {info.name: tensor for info, tensor in entries}
-        self._is_buffer = {info.name: info.role == "buffer" for info, _ in entries}
-        trainable = [info for info in (info for info, _ in entries) if info.trainable and info.size]
+        self._buffers = {info.name for info, _ in entries if info.role == "buffer"}
+        trainable = [info for info, _ in entries if info.trainable and info.size]
         tied = tied_tensors(network.module, entries)
         self._found = [
             (tensor, tensor.data, collapsed(tensor.detach()).clone())
@@ -72,7 +72,7 @@ class MovedNetwork:
     def move(self, parameters: State, buffers: State | None) -> None:
         with torch.no_grad():
             for name, target in self._tensors.items():
-                state = buffers if self._is_buffer[name] else parameters
+                state = buffers if name in self._buffers else parameters
                 if state is not None:
                     collapsed(target).copy_(collapsed(to_tensor(state[name]), target))
 
@@ -141,6 +141,13 @@ class Weights:
     def gradient(self, value: torch.Tensor) -> list[torch.Tensor | None]:
         """Returns the derivatives of a number by the weights; its graph is used up."""
         return self.gathered(torch.autograd.grad(value, self.tensors, allow_unused=True))
+
+    def flat(self, parts: Sequence[torch.Tensor | None]) -> torch.Tensor:
+        """Returns derivatives by the weights side by side, shape (weights,); None is zero."""
+        filled = zip(parts, self.own, strict=True)
+        return torch.cat(
+            [(torch.zeros_like(own) if part is None else part).detach().reshape(-1) for part, own in filled]
+        )
 
     def follow(self) -> None:
         """Lets tied tensors lie in the memory that their weights have now."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from jaxtyping import Float64
 
 from collectors.networks.batches import call_network, leaves
 from collectors.networks.torch_network import to_tensor
@@ -19,30 +21,32 @@ from ...curvature.products import SHARES, WITHOUT_GRADIENTS, ProductSettings, Ve
 from ...errors import CurvatureError
 from ...hardware import free_memory
 from ...measuring.shares import BatchedProducts, SharedBatches
-from ...samples.batches import Batch
+from ...samples.batches import Batch, float64_device
 from ...samples.samples import Samples
 from ..gradients import Gradients
 from ..own_loss import OwnLoss
 from ..placement import Placement
-from .core_products import CoreProducts, ProductSum
 from .network import DifferentiatedNetwork, MovedNetwork
 from .operators import OwnDerivatives
 from .second_order import (
     BatchGraph,
-    SavedBytes,
     check_functions,
     check_graph,
+    counting_saved_bytes,
     second_derivative_errors,
     twice_differentiable,
 )
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 # Products have three times as many operators as a forward pass, for which the plan is chosen: in small batches
 # they take up to a quarter longer. So many samples are computed at once while their forward pass saves few bytes.
 _MOST_AT_ONCE, _SMALL_BYTES = 256, 1 << 24
 _PROBED = 4  # samples whose bytes are counted
+# Of which all shares' products are held at once, in float64.
+_MOST_WEIGHTS = 1 << 22
+_AHEAD = 4
+
+GraphOfSum: TypeAlias = tuple["ProductSum", BatchGraph, bool]
+"""What a batch's product is added to, its graph, and whether that is kept for another product."""
 
 
 class TorchProducts(MovedNetwork, BatchedProducts):
@@ -60,13 +64,10 @@ class TorchProducts(MovedNetwork, BatchedProducts):
             raise
 
     def move(self, parameters: State, buffers: State | None) -> None:
-        """Puts the network at a set of weights."""
         self._forget()
         super().move(parameters, buffers)
 
     def loss(self, share: int) -> tuple[float, float | None]:
-        """Returns a share's sum of losses and its weight."""
-
         def add() -> tuple[float, float | None]:
             value, weights = 0.0, []
             for number in self._samples.shares[share]:
@@ -78,8 +79,6 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         return self._within_memory(add)
 
     def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
-        """Returns the gradient of a share's sum of losses."""
-
         def add() -> Float64[np.ndarray, " weights"]:
             sums = ProductSum(self._weights.own)
             for number in self._samples.shares[share]:
@@ -89,12 +88,10 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         return self._within_memory(add)
 
     def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
-        """Returns the matrix of a share's sum of losses times a vector."""
-
         def estimate() -> Float64[np.ndarray, " weights"]:
             sums = ProductSum(self._weights.own)
             for number, part in self._samples.parts(share, few):
-                graph = self._new_graph(number, self._fitting(part))
+                graph = self._new_graph(number, part)
                 if graph.counts:
                     sums.add(graph.product(self._in_shapes(vector), keep=False))
                     return sums.vector() * (self.samples_in(share) / part.size)
@@ -124,7 +121,6 @@ class TorchProducts(MovedNetwork, BatchedProducts):
             yield from self._within_memory(functools.partial(of, shares[start : start + together]))
 
     def close(self) -> None:
-        """Leaves the network as it was found."""
         self._cores.close()
         self._forget()
         super().close()
@@ -147,10 +143,9 @@ class TorchProducts(MovedNetwork, BatchedProducts):
             number, part = next(itertools.chain.from_iterable(parts))
             batch = self._fitting(part)
             inputs = [leaf for leaf in leaves(batch.inputs) if isinstance(leaf, torch.Tensor)]
-            counted = SavedBytes([*self._weights.own, *inputs])
-            with counted.counting():
-                self._outputs(number, batch)
-            return counted.total / batch.size
+            with counting_saved_bytes([*self._weights.own, *inputs]) as saved:
+                self._computed(number, batch)
+            return sum(saved.values()) / batch.size
 
         bytes_per_sample = self._within_memory(probe)
         while 2 * batch_size <= _MOST_AT_ONCE and 2 * batch_size * bytes_per_sample <= _SMALL_BYTES:
@@ -162,17 +157,15 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         self._bytes_per_sample: float | None = None
         self._budget: float | None = None
 
-    def _batch(self, number: int) -> Batch:
-        return self._fitting(self._samples.batch(number))
+    def _new_graph(self, number: int, part: Batch | None = None) -> BatchGraph:
+        return BatchGraph(*self._computed(number, part), self._network.total, self._weights, self._settings.matrix)
 
-    def _new_graph(self, number: int, batch: Batch) -> BatchGraph:
-        outputs = self._outputs(number, batch)
-        return BatchGraph(outputs, batch, self._network.total, self._weights, self._settings.matrix)
-
-    def _outputs(self, number: int, batch: Batch) -> Any:
+    def _computed(self, number: int, part: Batch | None = None) -> tuple[Any, Batch]:
+        """Returns the outputs for a batch, or for a part of it, and the samples that were computed."""
+        batch = self._fitting(self._samples.batch(number) if part is None else part)
         self._network.start_batch(self._samples.number_of_batch(number))
         with OwnDerivatives():
-            return call_network(self._network.forward, batch.inputs)
+            return call_network(self._network.forward, batch.inputs), batch
 
     def _gradient_of(self, number: int) -> Sequence[torch.Tensor | None]:
         """Returns the gradient of a batch's sum of losses; None for parameters without effect."""
@@ -182,26 +175,26 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         return self._weights.gradient(numerator)
 
     def _total_of(self, number: int) -> tuple[Any, Any]:
-        batch = self._batch(number)
-        return self._network.total.differentiable(self._outputs(number, batch), batch)
+        return self._network.total.differentiable(*self._computed(number))
 
     def _graph_of(self, number: int) -> tuple[BatchGraph | None, bool]:
         """Returns a batch's derivatives, None where it holds nothing that counts, and whether they are kept."""
         if number in self._graphs:
             return self._graphs[number], True
         size = self._samples.size(number)
-        counted = SavedBytes(self._weights.own)
-        counting = counted.counting() if self._bytes_per_sample is None else contextlib.nullcontext()
-        with counting:
-            graph = self._new_graph(number, self._batch(number))
+        counting: contextlib.AbstractContextManager[dict[int, int]] = contextlib.nullcontext({})
+        if self._bytes_per_sample is None:
+            counting = counting_saved_bytes(self._weights.own)
+        with counting as saved:
+            graph = self._new_graph(number)
         if not graph.counts:
             return None, False
         if self._bytes_per_sample is None:
             check_graph(graph)
             if self._settings.matrix == "hessian" and graph.functions:
                 check_functions(graph, self._weights, functools.partial(self._gradient_of, number))
-                graph = self._new_graph(number, self._batch(number))  # the other's weights were moved
-            self._bytes_per_sample = max(counted.total / size, 1.0)
+                graph = self._new_graph(number)  # the other's weights were moved
+            self._bytes_per_sample = max(sum(saved.values()) / size, 1.0)
         needed = self._bytes_per_sample * size
         if self._budget is None:
             self._budget = self._memory()
@@ -213,20 +206,15 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         return graph, True
 
     def _memory(self) -> float:
-        memory = self._settings.memory
+        memory, device = self._settings.memory, self._weights.own[0].device
         if isinstance(memory, int):
             return memory
-        device = self._weights.own[0].device
-        if device.type == "cuda":
-            return memory * torch.cuda.mem_get_info(device)[0]
-        return memory * free_memory() / self._settings.neighbours
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
+        return memory * (free_memory() / self._settings.neighbours if free is None else free)
 
     def _in_shapes(self, vector: Vector) -> list[torch.Tensor]:
-        ends = np.cumsum(self._layout.sizes)[:-1]
-        return [
-            to_tensor(np.ascontiguousarray(part)).reshape(parameter.shape).to(parameter.dtype).to(parameter.device)
-            for part, parameter in zip(np.split(vector, ends), self._weights.own, strict=True)
-        ]
+        parts = zip(self.layout.as_state(vector).values(), self._weights.own, strict=True)
+        return [to_tensor(part).to(parameter.dtype).to(parameter.device) for part, parameter in parts]
 
     @staticmethod
     def _counts(weight: Any) -> bool:
@@ -238,10 +226,9 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         if self._is_ready:
             yield
             return
-        module, devices = self._network.module, self._network.devices
         with (
             self._network.settings(),
-            twice_differentiable(module, devices),
+            twice_differentiable(self._network.module, self._network.devices),
             second_derivative_errors(self._settings.matrix),
         ):
             self._is_ready = True
@@ -259,6 +246,77 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         keeps = self._keeps_memory()
         self._forget()
         self._budget = 0.0 if keeps else None
+
+
+class ProductSum:
+    """A sum of vectors in float64, which are given as parts in the parameters' shapes."""
+
+    def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
+        self._totals = [
+            torch.zeros(item.shape, dtype=torch.float64, device=float64_device(item.device)) for item in parameters
+        ]
+
+    def add(self, parts: Sequence[torch.Tensor | None]) -> None:
+        """Adds a vector; None is zero."""
+        for total, part in zip(self._totals, parts, strict=True):
+            if part is not None:
+                total.add_(part.detach().to(total.device))
+
+    def vector(self) -> Float64[np.ndarray, " weights"]:
+        """Returns the sum, shape (weights,)."""
+        return torch.cat([total.reshape(-1).cpu() for total in self._totals]).numpy()
+
+
+class CoreProducts:
+    """Makes products on all cores: a batch on each, which keeps them busier than a batch on all of them."""
+
+    def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
+        # A matter of the network and of the plan's threads alone, so that all workers get the same bits.
+        self.is_wanted = (
+            all(parameter.device.type == "cpu" for parameter in parameters)
+            and sum(parameter.numel() for parameter in parameters) <= _MOST_WEIGHTS
+        )
+        """Whether the network is small enough, and on a CPU."""
+        self._pool: ThreadPoolExecutor | None = None
+
+    def add(self, work: Iterable[GraphOfSum], vectors: Sequence[torch.Tensor]) -> None:
+        """Adds the products of batches with a vector, which is in the parameters' shapes, to their sums, in order."""
+        threads = torch.get_num_threads()
+        if not self.is_wanted or threads == 1:
+            for total, graph, kept in work:
+                total.add(graph.product(vectors, keep=kept))
+            return
+        ready: list[GraphOfSum] = []
+        # Read on the calling thread, no further than necessary: the network and the loss are the user's, who may count
+        # on a single one. Only derivatives are made on others.
+        for item in work:
+            ready.append(item)
+            # Graphs that are not kept take memory until their product is made.
+            if len(ready) == _AHEAD * threads or sum(not kept for *_, kept in ready) == threads:
+                self._add_now(ready, vectors, threads)
+                ready = []
+        self._add_now(ready, vectors, threads)
+
+    def close(self) -> None:
+        """Ends the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _add_now(self, ready: Sequence[GraphOfSum], vectors: Sequence[torch.Tensor], threads: int) -> None:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+        torch.set_num_threads(1)  # part of it is the whole process's
+        try:
+            futures = [self._pool.submit(graph.product, vectors, keep=kept) for _, graph, kept in ready]
+            failures = [future.exception() for future in futures]  # none runs on when the first failure is raised
+            for failure in failures:
+                if failure is not None:
+                    raise failure
+        finally:
+            torch.set_num_threads(threads)
+        for (total, *_), future in zip(ready, futures, strict=True):
+            total.add(future.result())
 
 
 def check_products(

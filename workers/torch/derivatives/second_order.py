@@ -6,7 +6,7 @@ import contextlib
 import functools
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ from ...errors import CurvatureError
 from ...measuring.memory_shortage import is_memory_shortage
 from ...measuring.totals import Total
 from ...samples.batches import Batch
+from ..settings import set_until_end
+from ..snapshot import values_kept
 from .network import Weights
 
 # What PyTorch says where an operator has no second derivative, with the operator's name where it says that.
@@ -48,16 +50,17 @@ class BatchGraph:
     """The derivatives of a batch's sum of losses, kept for many products, or made for one."""
 
     def __init__(self, outputs: Any, batch: Batch, total: Total, weights: Weights, matrix: Matrix) -> None:
-        self._weights, parameters = weights, weights.tensors
-        self._dual: tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]] | None = None
-        leaves, structure = tree_flatten(outputs)
-        if matrix == "ggn":
+        self._weights, self._is_ggn, self._by = weights, matrix == "ggn", weights.tensors
+        self._pulled: list[tuple[int, torch.Tensor]] = []
+        if self._is_ggn:
+            leaves, structure = tree_flatten(outputs)
             places = [
                 index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad
             ]
-            recorded = [leaves[index] for index in places]
+            self._outputs = [leaves[index] for index in places]
             for index in places:
                 leaves[index] = leaves[index].detach().requires_grad_()
+            self._by = [leaves[index] for index in places]
             outputs = tree_unflatten(leaves, structure)
         numerator, weight = total.differentiable(outputs, batch)
         self._loss = getattr(numerator, "grad_fn", None)
@@ -71,81 +74,57 @@ class BatchGraph:
                 "computed under no_grad, from detached tensors or from whole numbers (such as argmax). Give a loss "
                 "that can be trained with, or use trace_by_lines, which needs no gradients."
             )
-        if matrix == "ggn":
-            self._outputs, inner = recorded, [leaves[index] for index in places]
-            slopes = torch.autograd.grad(numerator, inner, create_graph=True, materialize_grads=True)
+        self._slopes = torch.autograd.grad(
+            numerator, self._by, create_graph=True, allow_unused=True, materialize_grads=self._is_ggn
+        )
+        if self._is_ggn:
             # Linear in the dual vectors, so that a derivative by these is the product with the Jacobian itself.
-            dual = [torch.zeros_like(output, requires_grad=True) for output in recorded]
-            pulled = torch.autograd.grad(recorded, parameters, dual, create_graph=True, allow_unused=True)
-            self._inner, self._slopes = inner, list(slopes)
-            self._dual = (dual, *_present(pulled, parameters))
-            self._first: Sequence[torch.Tensor | None] = ()
-        else:
-            self._first = torch.autograd.grad(numerator, parameters, create_graph=True, allow_unused=True)
+            self._dual = [torch.zeros_like(output, requires_grad=True) for output in self._outputs]
+            pulled = torch.autograd.grad(
+                self._outputs, weights.tensors, self._dual, create_graph=True, allow_unused=True
+            )
+            # The others' outputs are not bent by them.
+            self._pulled = [
+                (number, item) for number, item in enumerate(pulled) if item is not None and item.requires_grad
+            ]
 
     @functools.cached_property
     def functions(self) -> list[type[Any]]:
         """The ``torch.autograd.Function`` of users on the way from the weights to the loss, each once."""
-        made = (getattr(type(node), "_forward_cls", None) for node in _nodes([self._loss]))
+        made = (getattr(type(node), "_forward_cls", None) for node in graph_nodes([self._loss]))
         return [item for item in dict.fromkeys(made) if item is not None and not _OURS.match(item.__module__)]
 
     @property
     def slopes(self) -> list[torch.Tensor]:
-        """The first derivatives."""
-        if self._dual is not None:
-            return [*self._slopes, *self._dual[1]]
-        return [slope for slope in self._first if slope is not None]
+        return [slope for slope in (*self._slopes, *(item for _, item in self._pulled)) if slope is not None]
 
     def product(self, vectors: Sequence[torch.Tensor], *, keep: bool) -> Sequence[torch.Tensor | None]:
         """Returns the matrix times a vector, both in the parameters' shapes; None for parameters without effect."""
-        vectors = self._weights.spread(vectors)
-        if self._dual is not None:
-            return self._through_outputs(vectors, self._dual, keep=keep)
+        along: Sequence[torch.Tensor] = self._weights.spread(vectors)
+        if self._is_ggn:
+            moved = [along[number] for number, _ in self._pulled]
+            pulled = [item for _, item in self._pulled]
+            along = torch.autograd.grad(pulled, self._dual, moved, retain_graph=True, materialize_grads=True)
         pairs = [
-            (slope, vector)
-            for slope, vector in zip(self._first, vectors, strict=True)
+            (slope, part)
+            for slope, part in zip(self._slopes, along, strict=True)
             if slope is not None and slope.requires_grad
         ]
         if not pairs:
             return [None] * len(self._weights.own)
-        slopes, along = map(list, zip(*pairs, strict=True))
-        found = torch.autograd.grad(slopes, self._weights.tensors, along, retain_graph=keep, allow_unused=True)
-        return self._weights.gathered(found)
-
-    def _through_outputs(
-        self,
-        vectors: Sequence[torch.Tensor],
-        dual: tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]],
-        *,
-        keep: bool,
-    ) -> Sequence[torch.Tensor | None]:
-        ends, pulled, of = dual
-        moved = {id(parameter): vector for parameter, vector in zip(self._weights.tensors, vectors, strict=True)}
-        along = torch.autograd.grad(
-            pulled, ends, [moved[id(item)] for item in of], retain_graph=True, materialize_grads=True
+        slopes, parts = map(list, zip(*pairs, strict=True))
+        found = torch.autograd.grad(
+            slopes, self._by, parts, retain_graph=keep, allow_unused=True, materialize_grads=self._is_ggn
         )
-        bent = [(slope, part) for slope, part in zip(self._slopes, along, strict=True) if slope.requires_grad]
-        if not bent:
-            return [None] * len(self._weights.own)
-        slopes, parts = map(list, zip(*bent, strict=True))
-        weighed = torch.autograd.grad(slopes, self._inner, parts, retain_graph=keep, materialize_grads=True)
-        found = torch.autograd.grad(self._outputs, self._weights.tensors, weighed, retain_graph=keep, allow_unused=True)
+        if self._is_ggn:
+            found = torch.autograd.grad(
+                self._outputs, self._weights.tensors, found, retain_graph=keep, allow_unused=True
+            )
         return self._weights.gathered(found)
 
 
-def _present(
-    found: Sequence[torch.Tensor | None], of: Sequence[torch.Tensor]
-) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    pairs = [
-        (item, other)
-        for item, other in zip(found, of, strict=True)
-        if item is not None and item.requires_grad  # the others' outputs are not bent by them
-    ]
-    return [item for item, _ in pairs], [other for _, other in pairs]
-
-
-def _nodes(begin: Sequence[Any]) -> Iterator[Any]:
-    """Yields the nodes of a graph, each once."""
+def graph_nodes(begin: Iterable[Any], since: int = 0) -> Iterator[Any]:
+    """Yields the nodes of a graph, each once; what is behind a node that is older than a number is left out."""
     seen, waiting = set(), [node for node in begin if node is not None]
     while waiting:
         node = waiting.pop()
@@ -153,7 +132,8 @@ def _nodes(begin: Sequence[Any]) -> Iterator[Any]:
             continue
         seen.add(node)
         yield node
-        waiting += [following for following, _ in node.next_functions if following is not None]
+        if not since or node._sequence_nr() >= since:
+            waiting += [following for following, _ in node.next_functions if following is not None]
 
 
 def check_graph(graph: BatchGraph) -> None:
@@ -161,28 +141,35 @@ def check_graph(graph: BatchGraph) -> None:
     # A Function whose backward is ``once_differentiable`` ends the graph without an error, as if it were constant; and
     # without a trace too, where what it is multiplied by is constant, as at the end of a loss.
     marked = any(getattr(function.backward, "__code__", None) is _ONCE for function in graph.functions)
-    ends = (slope.grad_fn for slope in graph.slopes)
-    if marked or any(node.name() == "torch::autograd::Error" for node in _nodes(list(ends))):
+    nodes = graph_nodes(slope.grad_fn for slope in graph.slopes)
+    if marked or any(node.name() == "torch::autograd::Error" for node in nodes):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
 
 
 def check_functions(graph: BatchGraph, weights: Weights, gradient: Callable[[], Sequence[torch.Tensor | None]]) -> None:
-    """Raises CurvatureError where a user's Function makes products that differences of gradients contradict.
-
-    Args:
-        graph: of a batch, for products with the Hessian.
-        weights: of the network, which is moved and put back.
-        gradient: returns the gradient of the batch's sum of losses at the weights.
-    """
+    """Raises CurvatureError where a user's Function makes products that differences of gradients contradict."""
+    # The network is moved and put back; ``gradient`` returns that of the batch's sum of losses where it is.
     generator = torch.Generator().manual_seed(0)
     scale = _STEP * max(_length(weights.own), 1.0)
     drawn = [torch.randn(item.shape, generator=generator, dtype=torch.float64).to(item) for item in weights.own]
     moves = [item * (scale / _length(drawn)) for item in drawn]
-    made = _flat(graph.product(moves, keep=True), weights)
+
+    def difference(share: float) -> torch.Tensor:
+        """Returns half the difference of the gradients a share of the moves ahead and behind."""
+        sides = []
+        for sign in (share, -share):
+            with values_kept(weights.own):
+                with torch.no_grad():
+                    for item, move in zip(weights.own, moves, strict=True):
+                        item.add_(sign * move)
+                sides.append(weights.flat(gradient()))
+        return (sides[0] - sides[1]) / 2
+
+    made = weights.flat(graph.product(moves, keep=True))
     # A step of a quarter: where both say the same, the loss is smooth enough to be asked.
-    whole, quarter = (_difference(weights, moves, share, gradient) / share for share in (1.0, 0.25))
+    whole, quarter = (difference(share) / share for share in (1.0, 0.25))
     size = max(float(made.norm()), float(whole.norm()))
-    noise = _NOISE * float(_flat(gradient(), weights).norm())
+    noise = _NOISE * float(weights.flat(gradient()).norm())
     smooth = float((whole - quarter).norm()) < _SMOOTH * size
     if smooth and size > noise and float((made - whole).norm()) > _WRONG * size:
         names = ", ".join(function.__name__ for function in graph.functions)
@@ -194,57 +181,22 @@ def check_functions(graph: BatchGraph, weights: Weights, gradient: Callable[[], 
         )
 
 
-def _difference(
-    weights: Weights,
-    moves: Sequence[torch.Tensor],
-    share: float,
-    gradient: Callable[[], Sequence[torch.Tensor | None]],
-) -> torch.Tensor:
-    """Returns half the difference of the gradients a share of the moves ahead and behind; the weights stay."""
-    found = [item.detach().clone() for item in weights.own]
-    sides = []
-    try:
-        for sign in (share, -share):
-            with torch.no_grad():
-                for item, before, move in zip(weights.own, found, moves, strict=True):
-                    item.copy_(before + sign * move)
-            sides.append(_flat(gradient(), weights))
-    finally:
-        with torch.no_grad():
-            for item, before in zip(weights.own, found, strict=True):
-                item.copy_(before)
-    return (sides[0] - sides[1]) / 2
-
-
-def _flat(parts: Sequence[torch.Tensor | None], weights: Weights) -> torch.Tensor:
-    filled = zip(parts, weights.own, strict=True)
-    return torch.cat([(torch.zeros_like(own) if part is None else part).detach().reshape(-1) for part, own in filled])
-
-
 def _length(parts: Sequence[torch.Tensor]) -> float:
     return float(torch.stack([part.detach().norm() for part in parts]).norm())
 
 
-class SavedBytes:
-    """Counts the bytes of tensors that are saved for derivatives, each storage once, without those of ``others``."""
+@contextlib.contextmanager
+def counting_saved_bytes(others: Sequence[torch.Tensor]) -> Iterator[dict[int, int]]:
+    """Yields the bytes of each storage that is saved inside for derivatives, by address, and 0 for ``others``."""
+    saved = {tensor.untyped_storage().data_ptr(): 0 for tensor in others}
 
-    def __init__(self, others: Sequence[torch.Tensor]) -> None:
-        self._seen = {tensor.untyped_storage().data_ptr() for tensor in others}
-        self.total = 0
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        saved.setdefault(storage.data_ptr(), storage.nbytes())
+        return tensor
 
-    @contextlib.contextmanager
-    def counting(self) -> Iterator[None]:
-        """Counts what is saved inside."""
-
-        def pack(tensor: torch.Tensor) -> torch.Tensor:
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in self._seen:
-                self._seen.add(storage.data_ptr())
-                self.total += storage.nbytes()
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            yield
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield saved
 
 
 @contextlib.contextmanager
@@ -252,19 +204,18 @@ def twice_differentiable(network: nn.Module, devices: Collection[torch.device]) 
     """Lets PyTorch compute with operators that have second derivatives, without compiled code."""
     # Attention's fused kernels, the fast path of transformer layers, cuDNN's recurrent layers and the sparse gradients
     # of embeddings have none.
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        stack.enter_context(transformers_without_fast_path())
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        sdpa_kernel(SDPBackend.MATH),
+        transformers_without_fast_path(),
+        contextlib.ExitStack() as stack,
+    ):
         for layer in network.modules():
-            if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.sparse:
-                layer.sparse = False
-                stack.callback(setattr, layer, "sparse", True)
-        recurrent = any(isinstance(layer, nn.RNNBase) for layer in network.modules())
-        if recurrent and any(device.type == "cuda" for device in devices) and torch.backends.cudnn.enabled:
-            torch.backends.cudnn.enabled = False
-            stack.callback(setattr, torch.backends.cudnn, "enabled", True)
+            if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+                set_until_end(stack, layer, "sparse", False)
+            if isinstance(layer, nn.RNNBase) and any(device.type == "cuda" for device in devices):
+                set_until_end(stack, torch.backends.cudnn, "enabled", False)
         if "torch._dynamo" in sys.modules:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,12 @@ from torch.utils._pytree import tree_leaves
 from collectors.networks.batches import call_network, map_leaves
 from collectors.networks.weight_space import WeightSpace, canonical_name, some_names
 
-from ...samples.batches import Batch
+from ...samples.batches import Batch, is_tensor
 from ...samples.random_state import random_state_kept
 from ..gradients import own_tensor
-from ..snapshot import collapsed
+from ..snapshot import values_kept
 from .network import DifferentiatedNetwork
+from .second_order import graph_nodes
 
 SAMPLES_TRIED = 8
 _MOST_TRIALS = 32
@@ -53,19 +54,6 @@ class _Suspect:
     layers: list[nn.Module] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """The loss of a forward pass, and the tensors that each layer returned."""
-
-    value: torch.Tensor
-    outputs: Mapping[nn.Module, Sequence[torch.Tensor]]
-
-    def equals(self, other: _Pass, layers: Iterable[nn.Module]) -> bool:
-        """Returns whether the loss and the outputs of some layers are the same to the bit."""
-        pairs = [([self.value], [other.value]), *((self.outputs[layer], other.outputs[layer]) for layer in layers)]
-        return all(len(one) == len(two) and all(map(torch.equal, one, two)) for one, two in pairs)
-
-
 class _Trials:
     def __init__(self, network: DifferentiatedNetwork, batch: Batch, space: WeightSpace) -> None:
         self._network, self._batch = network, batch
@@ -81,38 +69,40 @@ class _Trials:
             self._network.settings(),
             random_state_kept(),
             torch.random.fork_rng(gpus),
+            values_kept(self._network.module.buffers()),
             _attributes_kept(self._network.module),
             torch.inference_mode(False),
             torch.enable_grad(),
         ):
             warnings.simplefilter("ignore")
-            start = torch.zeros((), requires_grad=True).clone().grad_fn
+            start: Any = torch.zeros((), requires_grad=True).clone().grad_fn
             self._first = self._run()
-            tensors = [self._first.value, *(tensor for some in self._first.outputs.values() for tensor in some)]
-            used = _leaves_of(tensors, _number(start))
+            tensors = [tensor for some in self._first.values() for tensor in some]
+            used = {id(tensor) for tensor in tensors if tensor.requires_grad and tensor.grad_fn is None}
+            # An older node is of a copy that was made with its graph.
+            nodes = graph_nodes((tensor.grad_fn for tensor in tensors), start._sequence_nr())
+            used |= {id(node.variable) for node in nodes if hasattr(node, "variable")}
             names = [
                 name
                 for name, suspect in self._suspects.items()
-                if any(layer in self._first.outputs for layer in suspect.layers)
+                if any(layer in self._first for layer in suspect.layers)
                 and not any(id(tensor) in used for tensor in suspect.tensors)
             ]
             return self._without_effect(names)
 
-    def _run(self) -> _Pass:
-        outputs: dict[nn.Module, list[torch.Tensor]] = {}
+    def _run(self) -> dict[nn.Module | None, list[torch.Tensor]]:
+        """Returns the tensors that each layer returned in a forward pass, and the loss as that of None."""
+        outputs: dict[nn.Module | None, list[torch.Tensor]] = {}
 
         def note(layer: nn.Module, _: object, result: object) -> None:
             found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
             outputs.setdefault(layer, []).extend(found)
 
-        hook = nn.modules.module.register_module_forward_hook(note)
-        try:
+        with nn.modules.module.register_module_forward_hook(note):
             self._network.start_batch(0)
             result = call_network(self._network.forward, map_leaves(own_tensor, self._batch.inputs))
             value, _ = self._network.total.differentiable(result, self._batch)
-        finally:
-            hook.remove()
-        return _Pass(value, outputs)
+        return {None: [value], **outputs}
 
     def _without_effect(self, names: list[str]) -> list[str]:
         """Returns those whose change changes neither the loss nor what their layers return; all at once at first."""
@@ -120,9 +110,14 @@ class _Trials:
             return []
         self._trials_left -= 1
         suspects = [self._suspects[name] for name in names]
-        layers = {layer for suspect in suspects for layer in suspect.layers if layer in self._first.outputs}
-        with _changed([suspect.tensors[0].detach() for suspect in suspects]):
-            if self._run().equals(self._first, layers):
+        layers = {layer for suspect in suspects for layer in suspect.layers if layer in self._first}
+        tensors = [suspect.tensors[0].detach() for suspect in suspects]
+        with values_kept(tensors):
+            for tensor in tensors:
+                tensor.copy_(-1 - tensor)
+            found = self._run()
+            pairs = [(self._first[layer], found[layer]) for layer in (None, *layers)]
+            if all(len(before) == len(after) and all(map(torch.equal, before, after)) for before, after in pairs):
                 return names
         if len(names) == 1:
             return []
@@ -154,53 +149,15 @@ def _sizes_kept(layer: nn.Module, memory: set[int]) -> set[int]:
     """Returns the sizes of what a layer keeps besides parameters; PyTorch's own layers make no copies."""
     if type(layer).__module__.startswith("torch."):
         return set()
-    tensors = [leaf for leaf in tree_leaves([*vars(layer).values(), *layer._buffers.values()]) if _is_real(leaf)]
-    return {tensor.numel() for tensor in tensors if tensor.untyped_storage().data_ptr() not in memory}
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
-def _leaves_of(tensors: Iterable[torch.Tensor], start: int) -> set[int]:
-    """Returns the ids of the leaves of a graph, without what is older than a number."""
-    found = {id(tensor) for tensor in tensors if tensor.requires_grad and tensor.grad_fn is None}
-    rest: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
-    seen = set(rest)
-    while rest:
-        node = rest.pop()
-        if hasattr(node, "variable"):
-            found.add(id(node.variable))
-        elif _number(node) >= start:  # an older node is of a copy that was made with its graph
-            new = {item for item, _ in node.next_functions if item is not None} - seen
-            seen |= new
-            rest += new
-    return found
-
-
-def _number(node: Any) -> int:
-    return int(node._sequence_nr())
-
-
-@contextlib.contextmanager
-def _changed(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Gives tensors other values for a while."""
-    before = [tensor.clone() for tensor in tensors]
-    try:
-        for tensor, value in zip(tensors, before, strict=True):
-            tensor.copy_(-1 - value)
-        yield
-    finally:
-        for tensor, value in zip(tensors, before, strict=True):
-            tensor.copy_(value)
+    tensors = [item for item in tree_leaves([*vars(layer).values(), *layer._buffers.values()]) if is_tensor(item)]
+    real = [tensor for tensor in tensors if tensor.is_floating_point()]
+    return {tensor.numel() for tensor in real if tensor.untyped_storage().data_ptr() not in memory}
 
 
 @contextlib.contextmanager
 def _attributes_kept(module: nn.Module) -> Iterator[None]:
     """Puts back what a network notes in its layers while it computes."""
-    places: list[dict[str, Any]] = [place for layer in module.modules() for place in (vars(layer), layer._buffers)]
-    kept = [(place, dict(place)) for place in places]
-    buffers = [(buffer, buffer.clone()) for buffer in module.buffers() if buffer.numel()]
+    kept = [(place, dict(place)) for layer in module.modules() for place in (vars(layer), layer._buffers)]
     try:
         yield
     finally:
@@ -208,7 +165,3 @@ def _attributes_kept(module: nn.Module) -> Iterator[None]:
             if place.keys() != before.keys() or any(place[key] is not value for key, value in before.items()):
                 place.clear()
                 place.update(before)
-        with torch.no_grad():
-            for buffer, value in buffers:
-                if not torch.equal(buffer, value):
-                    collapsed(buffer).copy_(collapsed(value, buffer))
