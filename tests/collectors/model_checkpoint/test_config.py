@@ -199,7 +199,8 @@ def test_append_info_takes_tensors_and_arrays():
 
 def test_saving_by_time(tmp_path, monkeypatch):
     clock, params, saved = SimpleNamespace(now=100.0), {"network": nn.Linear(1, 1), "cur_step_num": 0}, []
-    monkeypatch.setattr("collectors.model_checkpoint.run.time", SimpleNamespace(monotonic=lambda: clock.now))
+    turned = SimpleNamespace(monotonic=lambda: clock.now)  # time: the test turns the clock
+    monkeypatch.setattr("collectors.model_checkpoint.run.time", turned)
     checkpoint = ModelCheckpoint(directory=tmp_path, config=CheckpointConfig(save_checkpoint_seconds=10))
     checkpoint.begin(RunContext(params))
     for params["cur_step_num"], clock.now in enumerate((100.0, 110.0, 110.5, 115.0, 120.5, 121.0), 1):
