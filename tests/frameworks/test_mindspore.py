@@ -19,7 +19,6 @@ from mindspore import nn, ops
 from mindspore.train import Accuracy, Loss, Model, RunContext
 from mindspore_cases import (
     FOUR_STEPS,
-    MODES,
     TWO_EPOCHS,
     ConvNet,
     WithOwnLoss,
@@ -87,14 +86,17 @@ def torch_loss(state, count=48):
         return float(torch.nn.functional.cross_entropy(outputs, torch.tensor(data["label"]).long()))
 
 
+@takes_minutes
 @pytest.mark.slow
-@pytest.mark.parametrize("argument", MODES)
-def test_the_references_example_runs(argument, tmp_path):
-    script = Path(__file__).with_name("mindspore_reference_example.py")
-    run_python(script, argument, cwd=tmp_path)
+@pytest.mark.parametrize("name", ["GRAPH_MODE", "PYNATIVE_MODE"])
+def test_the_tutorial_of_mindspore(name, tmp_path):
+    (code,) = code_blocks("mindspore_tutorial")
+    assert "ms.GRAPH_MODE" in code
+    run_page_block(code.replace("GRAPH_MODE", name), tmp_path)
     folder = tmp_path / "summary" / "lenet_interval_1"
     assert sorted(path.name for path in folder.glob("*.h5")) == ["landscape_1-5_pca.h5"]
     assert RunDirectory(folder).present(tuple(range(9))) == [1, 2, 3, 4, 5]
+    assert all((tmp_path / f"{kind}.png").stat().st_size > 10_000 for kind in ("contour", "surface"))
 
 
 def test_the_file_holds_what_pytorch_gives(mode, tmp_path):
