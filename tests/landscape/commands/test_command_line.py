@@ -382,7 +382,7 @@ def test_import_is_light():
 
 
 def test_the_version(folder):
-    assert re.fullmatch(r"summary-landscape \d+\.\d+\.\d+\n", command("--version", folder=folder).stdout)
+    assert re.fullmatch(r"summary-landscape \d+(\.\d+)+(\.dev\d+)?(\+\S+)?\n", command("--version", folder=folder).stdout)
 
 
 @pytest.mark.slow
