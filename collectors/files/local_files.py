@@ -133,6 +133,14 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     write_files({Path(path): content})
 
 
+def append_bytes(path: Path, content: bytes) -> None:
+    """Returns when the content is on the disk behind what a file holds; a failure may leave a part of it there."""
+    with naming(path), path.open("ab") as file:
+        file.write(content)
+        file.flush()
+        system.sync(file.fileno())
+
+
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 

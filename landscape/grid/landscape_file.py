@@ -71,23 +71,19 @@ class UnfinishedLandscape:
 
     def __init__(self, path: Path) -> None:
         self._path, self._journal = path, SampleJournal(path)
-        self._has_samples = False
+        self.remove = self._journal.remove
 
-    def image(self, data: LandscapeData) -> Image:
-        """Returns the file without the losses of samples, which ``write`` adds to the journal."""
-        self._has_samples = bool(data.kept_samples)
+    def image(self, data: LandscapeData) -> Image | None:
+        """Returns the file without the losses of samples, which ``write`` adds to the journal; None without any."""
+        if not data.kept_samples:
+            return None
         chunks = [data.kept_samples[name].chunks for name in sorted(data.kept_samples)]
         self._journal.collect(cast("list[SpooledChunks]", chunks))
         return landscape_bytes(data, with_chunks=False)
 
     def write(self) -> None:
-        if self._has_samples:
-            with explained(self._path, LANDSCAPE):
-                self._journal.write()
-
-    def remove(self) -> None:
-        if self._has_samples:
-            self._journal.remove()
+        with explained(self._path, LANDSCAPE):
+            self._journal.write()
 
 
 def landscape_bytes(data: LandscapeData, *, with_chunks: bool = True) -> bytes:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError, NotReplacedError
 from collectors.files import system
-from collectors.files.local_files import naming, write_bytes
+from collectors.files.local_files import append_bytes, write_bytes
 
 from ..errors import LandscapeDamagedError
 from ..record.hdf5 import chunk_digest
@@ -246,10 +246,7 @@ class SampleJournal:
             write_bytes(self._path, b"".join(records))
             self._store = _Store(system.open_for_reading(self._path))
         else:
-            with naming(self._path), self._path.open("ab") as file:
-                file.write(b"".join(records))
-                file.flush()
-                system.sync(file.fileno())
+            append_bytes(self._path, b"".join(records))
         assert self._store is not None
         places = iter(starts)
         for chunks, new in zip(self._sets, self._new, strict=True):
@@ -258,16 +255,18 @@ class SampleJournal:
 
     def remove(self) -> None:
         """Removes the file; what it holds can be read as long as somebody has its chunks."""
+        if self._store is None:
+            return
         try:
             self._path.unlink(missing_ok=True)
         except OSError:
             # Windows keeps a file that is open.
-            if self._store is not None:
-                for chunks in self._sets:
-                    chunks.leave(self._store)
-                self._store.close()
+            for chunks in self._sets:
+                chunks.leave(self._store)
+            self._store.close()
             with contextlib.suppress(OSError):
                 self._path.unlink()
+        self._store, self._counts = None, []
 
 
 class JournalChunks(Chunks):

@@ -40,8 +40,8 @@ _files: ContextVar[dict[str, None] | None] = ContextVar("kept_files", default=No
 class Unfinished(Protocol[D_contra]):
     """A file while it is measured, where that is less than the whole: what is large is only added to, beside it."""
 
-    def image(self, data: D_contra) -> Image:
-        """Returns the file as it is meanwhile, and notes what ``write`` is to add."""
+    def image(self, data: D_contra) -> Image | None:
+        """Returns the file as it is meanwhile, and notes what ``write`` is to add; None where it may be the whole."""
 
     def write(self) -> None:
         """Adds it, before the file is written."""
@@ -99,13 +99,14 @@ class FileWriter(Generic[D]):
             return
         unfinished = self._unfinished
         with self._lock:
-            image = self._encode(self._data) if last or unfinished is None else unfinished.image(self._data)
+            part = None if last or unfinished is None else unfinished.image(self._data)
+            image = self._encode(self._data) if part is None else part
         # The measurement must not wait for a slow disk or server.
         if not isinstance(self._place, RemoteStore):
-            if unfinished is not None and not last:
+            if unfinished is not None and part is not None:
                 unfinished.write()
             write_image(self._place, image, self._kind)
-            if unfinished is not None and last:
+            if unfinished is not None and part is None:
                 unfinished.remove()
         else:
             write = self._place.write_last if last else self._place.write

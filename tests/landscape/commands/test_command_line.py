@@ -382,14 +382,16 @@ def test_import_is_light():
 
 
 def test_the_version(folder):
-    assert re.fullmatch(r"summary-landscape \d+(\.\d+)+(\.dev\d+)?(\+\S+)?\n", command("--version", folder=folder).stdout)
+    assert re.fullmatch(
+        r"summary-landscape \d+(\.\d+)+(\.dev\d+)?(\+\S+)?\n", command("--version", folder=folder).stdout
+    )
 
 
 @pytest.mark.slow
 def test_help_names_every_command_and_the_exit_codes(folder):
     text = " ".join(command("--help", folder=folder).stdout.split())
     commands = typer.main.get_command(app).commands
-    assert len(commands) == 13
+    assert len(commands) == 12
     for name in commands:
         assert f"│ {name} " in text
         assert f"{name} [OPTIONS]" in " ".join(command(name, "--help", folder=folder).stdout.split())
