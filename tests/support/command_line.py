@@ -56,6 +56,8 @@ def invoke(*arguments):
 def _as_it_was(folder):
     """Takes back what a command changes in its process: warnings, what happens at its end, signals, modules."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Another test may have imported modules of the same names from elsewhere.
+    others = {name: sys.modules.pop(name) for name in {path.stem for path in folder.glob("*.py")} & set(sys.modules)}
     modules = set(sys.modules)
     importlib.invalidate_caches()
     try:
@@ -69,3 +71,4 @@ def _as_it_was(folder):
             above = Path(getattr(sys.modules[name], "__file__", None) or "/").parents
             if folder in above and ROOT not in above:
                 del sys.modules[name]
+        sys.modules.update(others)
