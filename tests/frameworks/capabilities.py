@@ -63,7 +63,7 @@ HOLES: dict[tuple[str, str], str] = {
             "the loss of each sample",
             "curvature (Gauss-Newton)",
         )
-        for framework in ("lightning", "transformers")
+        for framework in ("lightning", "transformers", "composer")
     },
     ("recalibrated statistics", "transformers"): _NO_STATISTICS,
     ("curvature (Gauss-Newton)", "keras"): _ITS_LOSSES,

@@ -36,7 +36,7 @@ def of_each_framework(kind):
     return pytest.mark.parametrize(("framework", "case"), _cases(kind))
 
 
-def measure(case, capability, folder):
+def measure(framework, case, capability, folder):
     """Does what a cell of the table names, with a network and data as a user gives them."""
     network = case.build()[1]
     plane = random_plane(network, seed=0)
@@ -79,7 +79,7 @@ def measure(case, capability, folder):
             path = connect(network, another(network), case.build, steps=2, **HERE)
             assert np.isfinite(evaluate(path.line(), case.build, size=3, plan=PLAN, **HERE).loss).all()
         case "alignment":
-            align(another(network), network, network=network, example=inputs_of(case))
+            align(another(network), network, network=network, example=inputs_of(framework, case))
         case "two workers":
             np.testing.assert_array_equal(grid(device_ids=[0, 1]).loss, grid().loss)
         case "going on after a stop":
@@ -103,9 +103,11 @@ def another(network):
     }
 
 
-def inputs_of(case):
+def inputs_of(framework, case):
     """Returns a batch as the network takes it."""
     batch = next(iter(case.build()[2]))
+    if framework == "composer":
+        return (batch,)
     if isinstance(batch, dict):
         return {name: values for name, values in batch.items() if name != "labels"}
     return batch[0]
@@ -114,13 +116,17 @@ def inputs_of(case):
 @pytest.mark.parametrize("capability", OF_EVALUATORS)
 @of_each_framework("EVALUATOR_CASES")
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_network_can_what_the_table_says(framework, case, capability, tmp_path):
+def test_a_network_can_what_the_table_says(framework, case, capability, tmp_path, monkeypatch):
+    if framework == "composer":
+        from test_composer import site
+
+        monkeypatch.setenv("PYTHONPATH", site(tmp_path)["PYTHONPATH"])
     refusal = None
     with warnings.catch_warnings():
         # Where there is nothing to do, nothing was tried.
         warnings.filterwarnings("error", "buffers=.* changes nothing")
         try:
-            measure(case, capability, tmp_path)
+            measure(framework, case, capability, tmp_path)
         except (LandscapeError, TypeError, ValueError, KeyError, UserWarning) as error:
             refusal = str(error)
     hole = HOLES.get((capability, framework))
