@@ -91,7 +91,7 @@ def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str,
     has_curvature = any(file.word == "curvature" for file in files)
     if planes and not has_curvature and contents.run.metadata.framework in _WITH_CURVATURE:
         steps.append(("measure how sharp it is", _typed("curvature", *asked)))
-    if len(contents.present) >= _FEWEST:
+    if len(contents.run.present_numbers) >= _FEWEST:
         steps.append(("have it all in words, on one page", _typed("report", *asked)))
     return steps
 
@@ -107,8 +107,10 @@ def steps_text(contents: RunContents, steps: Sequence[tuple[str, str]]) -> str:
     elif any(function in command for _, command in steps) and not _is_found(function):
         module = function.partition(":")[0]
         lines.append(f"What has --function {function} runs in the folder where the module {module} lies.")
-    if len(contents.present) < _FEWEST:
-        lines.append(f"A plane needs three checkpoints, but {len(contents.present)} are there; train longer.")
+    if len(contents.run.present_numbers) < _FEWEST:
+        lines.append(
+            f"A plane needs three checkpoints, but {len(contents.run.present_numbers)} are there; train longer."
+        )
     return "\n".join(lines)
 
 
@@ -198,7 +200,7 @@ def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[st
     if counts and contents.run.settings.num_samples not in (counts, counts.get("")):
         typed += [flags["num_samples"], named]
     numbers = list(file.header.numbers)
-    if numbers != contents.present:
+    if numbers != contents.run.present_numbers:
         typed += [flags["numbers"], ",".join(map(str, numbers))]
     stem = file.place.stem.rpartition("_")[0]
     return [*typed, *([] if stem == "curvature" else [flags["name"], stem])]

@@ -56,11 +56,6 @@ class RunContents:
     event_files: Sequence[str]
 
     @property
-    def present(self) -> list[int]:
-        """The numbers of the checkpoints that are there."""
-        return self.run.present_numbers
-
-    @property
     def missing(self) -> list[int]:
         """The numbers that were asked for, or are listed, and have no checkpoint."""
         return self.run.missing(tuple(sorted(self.run.settings.numbers | self.run.metadata.files.keys())))
@@ -106,7 +101,7 @@ def run_text(contents: RunContents) -> str:
         ("run", f"{contents.typed}{' (imported checkpoints)' if known.imported else ''}"),
         ("network", f"{network.get('name', 'of no known name')}{size} ({known.framework})"),
         ("unit", f"{unit}s{steps}"),
-        ("checkpoints", f"{len(contents.present)}{_counted(': ', unit, contents.present)}"),
+        ("checkpoints", f"{len(contents.run.present_numbers)}{_counted(': ', unit, contents.run.present_numbers)}"),
         ("missing", _counted("", unit, contents.missing)),
         ("training ended at", "" if known.final_number is None else f"{unit} {known.final_number}"),
         ("frozen parameters", frozen),
@@ -138,7 +133,7 @@ def run_json(contents: RunContents, steps: Iterable[tuple[str, str]]) -> dict[st
         "step_per_epoch": known.step_per_epoch,
         "imported": known.imported,
         "trained_to": known.final_number,
-        "checkpoints": contents.present,
+        "checkpoints": contents.run.present_numbers,
         "missing": contents.missing,
         "frozen_parameters": None if known.frozen is None else known.frozen.file,
         "logged_values": list(contents.event_files),

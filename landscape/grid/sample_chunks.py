@@ -68,9 +68,9 @@ class Chunks(ABC):
     def digest(self, flat: int) -> bytes:
         """Returns the digest of a point's chunk, as a text."""
 
-    def whole(self) -> list[int]:
-        """Returns the points whose chunks can be read."""
-        return list(self)
+    def readable(self) -> Iterator[tuple[int, bytes]]:
+        """Yields the points whose chunks can be read, and these."""
+        return self.items()
 
     def add(self, flat: int, chunk: bytes) -> None:
         raise TypeError("losses of samples in a landscape file are read-only")
@@ -98,8 +98,9 @@ class SpooledChunks(Chunks):
         return self._places[flat].digest
 
     def add(self, flat: int, chunk: bytes) -> None:
-        before = self._places.get(flat)
-        self._places[flat] = _Place(self._spool, self._spool.add(chunk), len(chunk), chunk_digest(chunk))
+        # The writer's thread may give the next ones another spool meanwhile.
+        before, spool = self._places.get(flat), self._spool
+        self._places[flat] = _Place(spool, spool.add(chunk), len(chunk), chunk_digest(chunk))
         self.nbytes += len(chunk) - (before.length if before else 0)
         self.added.append(flat)
 
@@ -223,6 +224,8 @@ class SampleJournal:
 
     def collect(self, sets: Sequence[SpooledChunks]) -> None:
         """Notes what the data sets have that it does not."""
+        if not self._path.exists():
+            self._counts = []
         counts = self._counts or [0] * len(sets)
         self._sets = sets
         self._new = [chunks.added_after(count) for chunks, count in zip(sets, counts, strict=True)]
@@ -231,7 +234,7 @@ class SampleJournal:
         """Returns when what was noted is on the disk, or raises a FileWriteError."""
         # At first, and after a failure, which may have left half a record, it is written anew.
         counts, self._counts = self._counts or [0] * len(self._sets), []
-        begins = self._store is None or not any(counts)
+        begins = not any(counts)
         start = len(_JOURNAL) if begins else self._path.stat().st_size
         records = [_JOURNAL] if begins else []
         starts: list[int] = []
@@ -287,8 +290,8 @@ class JournalChunks(Chunks):
                 raise _unreadable(self._landscape, "they were changed since")
             yield flat, chunk
 
-    def whole(self) -> list[int]:
-        return [flat for flat, chunk in self._read(self) if chunk_digest(chunk) == self._digests[flat]]
+    def readable(self) -> Iterator[tuple[int, bytes]]:
+        return (item for item in self._read(self) if chunk_digest(item[1]) == self._digests[item[0]])
 
     def _read(self, wanted: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         with contextlib.ExitStack() as stack:

@@ -153,8 +153,12 @@ class KeptLosses:
 
     def detached(self) -> KeptLosses:
         """Returns the losses apart from any landscape file, so that their file can be replaced."""
-        every = {flat: flat for flat in self.chunks.whole()}
-        return self if isinstance(self.chunks, SpooledChunks) else self.moved(self.shape, every)
+        if isinstance(self.chunks, SpooledChunks):
+            return self
+        kept = KeptLosses(self.name, self.shape, self.count, self.targets, self.weights)
+        for flat, chunk in self.chunks.readable():
+            kept.chunks.add(flat, chunk)
+        return kept
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raises a ValueError where these are not losses at a grid's points."""
