@@ -143,3 +143,12 @@ def _numbers(file: Path) -> dict[str, int]:
         words = (line.split() for line in file.read_text("ascii").splitlines())
         return {found[0]: int(found[1]) for found in words if len(found) > 1 and found[1].isdigit()}
     return {}
+
+
+def size_text(size: float) -> str:
+    """Returns a number of bytes in the unit that people would use."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"

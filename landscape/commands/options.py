@@ -23,18 +23,8 @@ from .page import facts_of, print_result
 PANELS = ("Grid", "Samples", "Directions", "Workers", "Output")
 """The headings under which options of measurements stand, in this order."""
 
-_ORDER = (
-    None,
-    "Curve",
-    *PANELS,
-    "Page",
-    "Hero",
-    "Animation",
-    "Curvature",
-    "Import",
-    "Checkpoints",
-    "Tracker",
-)  # of all headings
+# Of all headings.
+_ORDER = (None, "Curve", *PANELS, "Page", "Hero", "Animation", "Curvature", "Import", "Checkpoints", "Tracker")
 
 # What a help shows in place of longer types and words, and how long these may be.
 _WORD, _TEXT, _LONGEST_TYPE = "<word>", "<str>", 8

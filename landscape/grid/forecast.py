@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from collectors.networks.weight_space import direction_dtype, numpy_dtype
+from workers.hardware import size_text
 from workers.measurement_plan import plan_text
 from workers.pool import OriginValues, Pool, StateTask, Task
 
@@ -79,7 +80,7 @@ class Forecast:
         parts = f" ({self.points - self.path:,} of the grid, {self.path:,} losses of checkpoints)" if self.path else ""
         text = (
             f"{cost_text(self.points, 'point', self.seconds_per_point, self.workers, time)}{parts}; "
-            f"{_bytes(self.memory)} of memory for the plane on each worker; {_bytes(self.disk)} on disk"
+            f"{size_text(self.memory)} of memory for the plane on each worker; {size_text(self.disk)} on disk"
         )
         if self.passes:
             times = "once" if self.passes == 1 else f"{self.passes:,} times"
@@ -186,12 +187,3 @@ def fewest_points(shape: tuple[int, ...], sampling: str) -> int:
     points = math.prod(shape)
     _, coarse = first_grid_counts(np.zeros(shape, np.uint8))
     return coarse + math.ceil((points - coarse) * _CHECKED_SHARE) if sampling == "adaptive" else points
-
-
-def _bytes(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"

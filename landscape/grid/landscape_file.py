@@ -255,10 +255,12 @@ def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[A
             track_times=False,
         )
         digests = [b""] * math.prod(item.shape)
-        for flat in item.chunks:
-            digests[flat] = item.chunks.digest(flat)
+        if isinstance(item.chunks, SpooledChunks) and not with_chunks:
+            for flat in item.chunks:
+                digests[flat] = item.chunks.digest(flat)
         for flat, chunk in item.chunks.items() if with_chunks else ():
             losses.id.write_direct_chunk((*(int(index) for index in np.unravel_index(flat, item.shape)), 0), chunk)
+            digests[flat] = chunk_digest(chunk)
         for axis, scale in enumerate((*scales, group["sample"])):
             losses.dims[axis].attach_scale(scale)
         digested = put(group, _DIGESTS, as_texts(digests).reshape(item.shape))

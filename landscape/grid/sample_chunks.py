@@ -64,10 +64,6 @@ class Chunks(ABC):
     def items(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
         """Yields points that are there, by default all of them in order, and their chunks."""
 
-    @abstractmethod
-    def digest(self, flat: int) -> bytes:
-        """Returns the digest of a point's chunk, as a text."""
-
     def readable(self) -> Iterator[tuple[int, bytes]]:
         """Yields the points whose chunks can be read, and these."""
         return self.items()
@@ -95,6 +91,7 @@ class SpooledChunks(Chunks):
             yield flat, self._places[flat].read()
 
     def digest(self, flat: int) -> bytes:
+        """Returns the digest of a point's chunk, as a text."""
         return self._places[flat].digest
 
     def add(self, flat: int, chunk: bytes) -> None:
@@ -185,9 +182,6 @@ class FiledChunks(Chunks):
         self._path, self._dataset, self._shape, self.nbytes = path, dataset, shape, nbytes
         self._places = dict(zip(flats.tolist(), digests or [b""] * len(flats), strict=True))
         self._stamp = _stamp(path)
-
-    def digest(self, flat: int) -> bytes:
-        return self._places[flat] or chunk_digest(next(self.items([flat]))[1])
 
     def items(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
         """Yields points and chunks, or raises a LandscapeError where the file was changed or removed meanwhile."""
@@ -304,9 +298,6 @@ class JournalChunks(Chunks):
                 start, length = self._places[flat]
                 file.seek(start)
                 yield flat, file.read(length)
-
-    def digest(self, flat: int) -> bytes:
-        return self._digests[flat]
 
 
 def _records(file: BinaryIO, number: int) -> Iterator[tuple[int, tuple[int, int]]]:

@@ -16,7 +16,7 @@ from ..measuring.checks import callback_errors
 from ..measuring.totals import Total, check_metrics
 from ..samples.batches import cut
 from ..samples.data_sets import read_sets
-from ..users_code import warn_user
+from ..users_code import warn_and_note
 from .loss import BatchLoss, SampleLoss, find_loss, rounding_notes
 from .metrics import make_metrics
 from .network import KerasNetwork
@@ -51,9 +51,7 @@ class KerasEvaluator(ArrayEvaluator):
                 prediction = call_network(arrays.forward, probe.inputs)
                 loss(prediction, probe.targets)  # builds Keras' compiled loss, which JAX could not while it compiles
                 totals = make_metrics(model, further_metrics, network, prediction, probe.targets)
-            for note in rounding_notes(judge):
-                sets[0].notes.append(note)
-                warn_user(note)
+            warn_and_note(sets[0].notes, *rounding_notes(judge))
         except BaseException:
             arrays.close()
             raise

@@ -18,7 +18,7 @@ from ..samples.array_samples import read_array_samples
 from ..samples.random_state import random_state_kept
 from ..samples.samples import Samples
 from ..samples.sources import Stream, read_source, stream_source
-from ..users_code import warn_user
+from ..users_code import warn_and_note
 
 
 def read_mindspore_samples(
@@ -99,11 +99,10 @@ def _without_draws(sampler: Any, notes: list[str]) -> Any:
         fixed.add_child(sampler.child_sampler)
     if draws:
         count = "" if sampler.num_samples is None else f"{sampler.num_samples} "
-        text = (
+        warn_and_note(
+            notes,
             f"the pipeline's {type(sampler).__name__} draws {count}samples at random, but a landscape needs a fixed "
             "set: all samples that it chooses from are measured, each once. To choose them yourself, give the pipeline "
-            "a SubsetSampler in place of this sampler, or use num_samples of the landscape."
+            "a SubsetSampler in place of this sampler, or use num_samples of the landscape.",
         )
-        warn_user(text)
-        notes.append(text)
     return fixed

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import SampleMemoryError, SamplesError
 from ..evaluator import SampleMemory
-from ..hardware import free_memory
+from ..hardware import free_memory, size_text
 from ..measurement_options import MeasurementOptions
 from ..users_code import warn_and_note
 from .batches import Batch, MakeBatch, SampleDigest, as_batch, cut, quick_mark, same_leaves
@@ -196,11 +196,11 @@ def _streamed(
     source: SampleSource, options: MeasurementOptions, notes: list[str], memory: SampleMemory, size: float, limit: float
 ) -> Samples:
     """Returns the head of samples that are read anew in each pass."""
-    found = f"the samples take {'more than ' if source.count is None else ''}{_size_text(size)}"
+    found = f"the samples take {'more than ' if source.count is None else ''}{size_text(size)}"
     if source.only_once or memory.obstacle:
         reason = "dataset can be read only once" if source.only_once else memory.obstacle
         raise SampleMemoryError(
-            f"{found}, more than the {_size_text(limit)} that sample_memory allows, and they cannot be read anew in "
+            f"{found}, more than the {size_text(limit)} that sample_memory allows, and they cannot be read anew in "
             f"each pass: {reason}. Use fewer samples (num_samples), or a larger sample_memory if the machine has it."
         )
     samples = _with_passes(source, limit)
@@ -297,12 +297,3 @@ def _iterate(dataset: Iterable[Any]) -> Iterator[Any]:
             "dataset must be a DataLoader, a Dataset, a pair of tensors or an iterable of batches, but got "
             f"{type(dataset).__name__}."
         ) from error
-
-
-def _size_text(size: float) -> str:
-    """Returns a number of bytes in the unit that people would use."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
