@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from collectors.shapes import Float64
 from collectors.weights.aligned import Weights
 from workers.curvature.probes import Trace
 
@@ -20,7 +21,6 @@ from .record.options import GridOptions, MeasureOptions, documented, split_optio
 
 if TYPE_CHECKING:
     import numpy as np
-    from jaxtyping import Float64
     from numpy.typing import ArrayLike
 
 T = TypeVar("T")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError
 from collectors.files.remote_path import RemotePath
+from collectors.shapes import Float64
 from collectors.validation import check_choice
 
 from . import figures
@@ -31,7 +32,6 @@ from .record.whole_file import path_of
 
 if TYPE_CHECKING:
     import xarray
-    from jaxtyping import Float64
     from matplotlib.axes import Axes
 
     from .drawing.camera import CameraChoice

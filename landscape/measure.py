@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from collectors.shapes import Float64
 from collectors.validation import check_instance, check_int
 from collectors.weights.aligned import Weights, as_reader
 from workers.curvature.probes import Trace
@@ -46,7 +47,6 @@ from .record.writer import output_file
 
 if TYPE_CHECKING:
     import numpy as np
-    from jaxtyping import Float64
     from numpy.typing import ArrayLike
 
 

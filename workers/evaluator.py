@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from collectors.networks.weight_space import State, WeightSpace
+from collectors.shapes import Float64
 
 from .curvature.products import WITHOUT_GRADIENTS, ProductSettings, ShareProducts
 from .curves.curve import CurveTask, Fitting
@@ -18,9 +19,6 @@ from .measurement_options import MeasurementOptions
 from .measurement_plan import MeasurementPlan, Workload
 from .metric_names import metric_name_problem
 from .sample_losses import KeptSamples
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 
 @dataclass(frozen=True)

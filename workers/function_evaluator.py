@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.buffers_between import BuffersBetween
 from collectors.networks.weight_space import State, WeightSpace, describe_arrays, move_along
+from collectors.shapes import Float64
 from collectors.validation import check_int, wrong_type
 
 from .errors import CallbackFunctionError
@@ -21,9 +22,6 @@ from .measuring.checks import check_points
 from .measuring.sample_loss import as_columns
 from .measuring.totals import scalar
 from .metric_names import check_metric_name
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 
 class FunctionEvaluator(Evaluator):

@@ -6,20 +6,17 @@ import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from collectors.networks.weight_space import State
+from collectors.shapes import Float32
 
 from .curvature.measuring import CurvatureSettings, CurvatureValues
 from .curves.curve import CurveTask, Fitting
 from .evaluator import EvaluatorDescription, OriginMeasurement
 from .sample_losses import SampleLosses
-
-if TYPE_CHECKING:
-    from jaxtyping import Float32
-
 
 ReadWeights: TypeAlias = Callable[[], tuple[State, State | None]]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from jaxtyping import Float64
+from collectors.shapes import Float64
 
 NUMERATORS, DENOMINATORS = "numerators", "denominators"
 """Under which names ``Evaluator.measure`` returns the sums of single samples."""

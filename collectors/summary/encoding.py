@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,9 @@ from tensorboard.plugins.hparams.summary_v2 import Metric, hparams_config_pb, hp
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.util.tensor_util import make_tensor_proto
 
+from ..shapes import Float64, Int64, UInt8
 from .lineage import LINEAGE_KINDS, hyperparameters
 from .values import SummaryStep, SummaryValue
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64, UInt8
 
 TENSOR_PLUGIN = "summary_landscape_tensor"
 MOST_BINS = 90

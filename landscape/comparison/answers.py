@@ -7,9 +7,10 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+
+from collectors.shapes import Float64
 
 from .data import MEASURES, RISE, ComparisonData, block_rises_of, curves_of, measure_text, rises_of, rows_of, values_of
 from .statistics import (
@@ -24,9 +25,6 @@ from .statistics import (
     noise_of,
     welch,
 )
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 FEWEST = 3
 """Networks of a recipe, without which no interval says how well it is known."""

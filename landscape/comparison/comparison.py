@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from collectors.shapes import Float64
 from collectors.validation import check_choice
 
 from ..captions import Caption
@@ -13,7 +14,6 @@ from .data import MEASURES, RISE, ComparisonData, curves_of, left_out, measure_t
 from .facts import comparison_caption, summary_text
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64
     from matplotlib.axes import Axes
 
 

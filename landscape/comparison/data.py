@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from collectors.networks.batches import sample_count
+from collectors.shapes import Float64, Int64, UInt8
 from collectors.validation import check_float, check_instance, check_int
 from workers.metric_names import name_in_group
 from workers.users_code import warn_user
@@ -17,9 +18,6 @@ from ..errors import error_message
 from ..record.checks import PointStatus, check_axis
 from ..record.hdf5 import COMPARISON
 from ..record.record import Record, column
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64, UInt8
 
 TRACE_LINES = "trace_lines"
 """The attribute that says of how many lines each network's trace was made, by the SHA-256 of its weights."""

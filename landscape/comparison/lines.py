@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from collectors.errors import CheckpointError
 from collectors.networks.weight_space import direction_dtype
+from collectors.shapes import Float64
 from collectors.weights.aligned import AlignedState
 from workers.curvature.probes import Trace
 from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
@@ -23,9 +24,6 @@ from ..planes.from_checkpoints import origin_state
 from ..record.checks import PointStatus
 from ..record.run import Run
 from .data import TRACE_LINES, ComparisonData, block_names
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 # Of the directions that workers hold at once; each makes every point a little dearer.
 _MOST_BYTES = 2**30

@@ -6,11 +6,12 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from collectors.errors import CheckpointError, LandscapeError
+from collectors.shapes import Bool
 from collectors.weights.aligned import AlignedState
 from workers.errors import CurvatureError, SampleLossesError
 from workers.pool import Pool
@@ -30,9 +31,6 @@ from .comparison import Comparison
 from .data import ComparisonData, InBlocks, block_names, block_sizes, left_out
 from .lines import Keep, NetworkLines, keep_failure, lacks_trace, line_places
 from .networks import Recipes, as_states, find_recipes
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool
 
 _OF_SETTINGS = ("radius", "normalization", "seed", "directions", "confidence", "rise")
 _NAMED = 8

@@ -6,12 +6,10 @@ import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from jaxtyping import Float64
+from collectors.shapes import Float64
 
 RESAMPLES = 2000
 POWER = 0.8

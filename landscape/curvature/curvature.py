@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.files.remote_path import RemotePath
+from collectors.shapes import Float64
 from collectors.validation import check_float, check_int, wrong_value
 
 from ..captions import Caption
@@ -28,7 +29,6 @@ from .facts import counted, curvature_caption
 from .vectors_file import Eigenvectors, read_vectors, write_vectors
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64
     from matplotlib.axes import Axes
 
 # Of the range of the nodes: how wide a node is drawn.

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
+from collectors.shapes import Float64, Int64, UInt8
 from collectors.validation import check_choice, check_float, check_instance, check_int
 from workers.curvature.products import MATRICES
 
 from ..record.hdf5 import CURVATURE
 from ..record.identity import check_identity
 from ..record.record import Record, column
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64, UInt8
 
 MATRIX_NAMES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix"}
 """How texts call the matrices."""

@@ -8,12 +8,13 @@ import itertools
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from collectors.errors import CheckpointError
 from collectors.networks.weight_space import WeightSpace
+from collectors.shapes import Bool
 from collectors.weights.aligned import AlignedState, NetworkState
 from collectors.weights.safetensors_file import portable
 from workers.curvature.measuring import CurvatureSettings
@@ -34,9 +35,6 @@ from ..record.run import Run
 from .data import MATRIX_NAMES, CurvatureData
 from .facts import counted, failures
 from .vectors_file import Eigenvectors, has_vectors, write_vectors
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool
 
 _OF_IDENTITY = ("top", "bottom", "trace_probes", "density_probes", "tolerance", "max_products", "seed")
 _ERRORS_IN_WARNING = 3

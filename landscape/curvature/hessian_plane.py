@@ -6,12 +6,13 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from collectors.files.places import AnyPath, check_directory
 from collectors.networks.weight_space import WeightSpace
+from collectors.shapes import Float
 from collectors.weights.aligned import AlignedState, Weights, align, as_reader
 from collectors.weights.safetensors_file import StateReader
 from workers.curvature.measuring import CurvatureSettings
@@ -32,9 +33,6 @@ from ..record.workers import open_workers
 from ..roles import UNKNOWN, OriginRole, named_origin
 from .data import MATRIX_NAMES
 from .experiment import curvature_task, find_out_how_losses_add_up
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from collectors.networks.weight_space import State, direction_dtype
+from collectors.shapes import Float64
 from collectors.validation import check_int
 from collectors.weights.aligned import Weights, align, as_reader
 from workers.curvature.probes import Trace
@@ -19,9 +20,6 @@ from workers.users_code import warn_user
 from ..errors import error_message
 from ..record.workers import open_workers
 from .experiment import find_out_how_losses_add_up, openers
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 _LINES = 5  # of the random numbers for lines
 # A larger rise is no parabola, and a smaller one drowns in the rounding of float32.

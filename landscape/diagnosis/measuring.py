@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from collectors.shapes import Float64
 from collectors.weights.aligned import AlignedState
 from workers.errors import CallbackFunctionError
 from workers.evaluator import EvaluatorDescription
@@ -24,9 +25,6 @@ from ..curvature.experiment import find_out_how_losses_add_up, openers
 from ..errors import error_message
 from ..record.workers import open_workers
 from .logged import MeasuredLoss
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from collectors.shapes import Float64
 from collectors.validation import check_float, wrong_type, wrong_value
 
 from ..scales.frame import span
@@ -18,8 +19,6 @@ from .occlusion import Relief
 from .path import network_marks
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64
-
     from ..grid.data import LandscapeData
     from ..scales.frame import Frame
     from ..scales.scale import Scale

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from collectors.files.local_files import write_bytes
 from collectors.files.places import check_can_be_file
+from collectors.shapes import UInt8
 from collectors.validation import check_float, check_instance, check_path, wrong_type, wrong_value
 
 from .appearance import Appearance, appearance_of, draw_legend
@@ -19,7 +20,6 @@ from .texts import plain
 
 if TYPE_CHECKING:
     import numpy as np
-    from jaxtyping import UInt8
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Float64, Int64, UInt8
+
 from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
 from .appearance import PAPER_WIDTH, Appearance
@@ -18,7 +20,6 @@ from .look import CurvatureLook, check_look
 from .texts import plain
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64, UInt8
     from matplotlib.axes import Axes
 
 

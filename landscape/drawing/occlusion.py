@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Bool, Float64
+
 from .placement import interpolated
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64
-
 
 # A mark lies on the surface where it is not farther below it than this share of the range of heights: between grid
 # points the drawn surface is interpolated, and a measured minimum lies a little lower.

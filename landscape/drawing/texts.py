@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.shapes import UInt8
 from workers.metric_names import MetricName, other_datasets
 
 from ..grid.data import LOSS_ERROR
@@ -20,8 +21,6 @@ from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
 
 if TYPE_CHECKING:
-    from jaxtyping import UInt8
-
     from ..grid.data import LandscapeData, PlaneGeometry
 
 

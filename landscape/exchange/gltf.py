@@ -9,11 +9,12 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Float64, Int64
 from workers.users_code import warn_user
 
 from ..drawing.texts import metric_text
@@ -22,9 +23,6 @@ from ..meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
 from ..meshes.space import Space
 from ..meshes.surface_mesh import surface_mesh, vertex_normals
 from .formats import Images, facts_in_space, needing, raised
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64
 
 _PROGRAM = "a glTF scene"
 # trimesh writes colours as bytes, which shows steps in the dark; further columns it writes as they are.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
+from collectors.shapes import Float64
 from collectors.validation import check_bool
 
 from ..drawing.canvas import Picture
@@ -14,7 +15,6 @@ from ..drawing.texts import plain
 
 if TYPE_CHECKING:
     import numpy as np
-    from jaxtyping import Float64
     from matplotlib.axes import Axes
 
 _FEWEST = 3

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Bool, Float64, UInt8
 from collectors.validation import check_float, wrong_type
 
 from ..drawing.look import Look
@@ -23,7 +24,6 @@ from ..scales.scale import Scale
 from .contour import draw_filled
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64, UInt8
     from matplotlib.axes import Axes
 
 

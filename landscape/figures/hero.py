@@ -5,10 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 
+from collectors.shapes import UInt8
 from collectors.validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 
 from ..drawing.appearance import Appearance, appearance_of, find_colormap
@@ -37,10 +38,6 @@ from ..rendering.scene import Scene
 from ..rendering.surface import INTERPOLATIONS
 from ..scales.landscape_scale import missing_kinds
 from ..scales.levels import number_text
-
-if TYPE_CHECKING:
-    from jaxtyping import UInt8
-
 
 PIXELS = (3840, 2160)
 _DPI = 300

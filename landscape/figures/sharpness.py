@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Float64
 from collectors.validation import check_choice, wrong_type, wrong_value
 
 from ..drawing.curvature_sheet import (
@@ -28,7 +29,6 @@ from ..scales.scale import Scale
 from .profile import mark_missing, set_value_axis
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64
     from matplotlib.axes import Axes
 
 

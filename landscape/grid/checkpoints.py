@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Bool, Float64, Int64, UInt8
+
 from ..record.checks import PointStatus, check_array, check_metric_names, check_metrics, check_status
 from ..roles import CHECKPOINT, FINAL_WEIGHTS, NETWORK, NO_RUN, ORIGIN, ROLES, check_name
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64, Int64, UInt8
 
 PARTS = {
     "own": ("metrics", "status"),

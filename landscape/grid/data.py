@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from collectors.shapes import Float64, UInt8
+
 from ..record.checks import PointStatus, check_array, check_axis, check_metrics, check_status
 from .checkpoints import CheckpointsData, OriginData, check_checkpoints, check_origin
 from .samples import KeptLosses
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64, UInt8
-
     from collectors.files.places import AnyPath
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.shapes import Bool, Float64
 from workers.metric_names import MetricName
 
 from ..errors import MEASURE_BARRIER
@@ -16,7 +17,6 @@ from .data import LOSS_ERROR, LandscapeData
 from .samples import UNNAMED, KeptLosses
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64
     from numpy.typing import NDArray
 
     from .checkpoints import CheckpointsData

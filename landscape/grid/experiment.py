@@ -8,12 +8,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from collectors.errors import LandscapeError
 from collectors.networks.weight_space import WeightSpace
+from collectors.shapes import Bool
 from workers.evaluator import EvaluatorDescription
 from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
 from workers.pool import OriginValues, Pool, Result, Task
@@ -48,9 +49,6 @@ from .tasks import (
     same_losses,
     shares,
 )
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool
 
 _KINDS = {"pca": "PCA", "random": "random", "hessian": "Hessian", "ggn": "Gauss-Newton", "factors": "factor"}
 _OF_GRID = (*OF_LOSS, "extremes", "keep_samples", "metrics", "groups", "buffers")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from collectors.files.places import AnyPath
+from collectors.shapes import Bool, Float64, UInt8
 from collectors.validation import check_instance, wrong_type, wrong_value
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, Pool, Result
@@ -27,9 +28,6 @@ from .experiment import GridExperiment, check_same_network, load_plane
 from .forecast import SurveyReport, fewest_points
 from .kept_plane import keep_plane
 from .landscape_file import LANDSCAPE_FILE
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64, UInt8
 
 A_PLANE = "a Plane (from random_plane, pca_plane, plane_through, line_between)"
 """What is expected where a plane is, in words."""

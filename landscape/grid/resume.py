@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from collectors.shapes import Float64, Int64
 from workers.measurement_plan import plan_text
 
 from ..errors import LandscapeGridError
@@ -21,10 +22,6 @@ from ..sampling.grids import coinciding
 from .checkpoints import CheckpointsData
 from .data import LOSS_ERROR, LandscapeData
 from .kept_plane import check_vectors
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64
-
 
 _OF_SOURCE = (
     "Return the same data, loss and metrics from callback_fn, and give the same run or plane, as when the file was "

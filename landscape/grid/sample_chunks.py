@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Self
+from typing import IO, Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +26,11 @@ from numpy.typing import NDArray
 from collectors.errors import LandscapeError, NotReplacedError
 from collectors.files import system
 from collectors.files.local_files import append_bytes, write_bytes
+from collectors.shapes import Float32
 
 from ..errors import LandscapeDamagedError
 from ..record.hdf5 import chunk_digest
 from ..replacing import first_bytes
-
-if TYPE_CHECKING:
-    from jaxtyping import Float32
-
 
 ITEM = 4
 """Bytes of a loss."""

@@ -6,18 +6,14 @@ import copy
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Bool, Float32, Float64
 from workers.sample_losses import KeptSamples
 
 from .sample_chunks import ITEM, Chunks, SpooledChunks, packed, unpacked
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float32, Float64
-
 
 UNNAMED = "main"
 """What the data set is called in a file whose only one has no name."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
+from collectors.shapes import Bool, Float64
 from collectors.weights.aligned import NetworkState
 from collectors.weights.safetensors_file import StateReader, portable
 from workers.pool import PointTask, Result, StateTask, Task
@@ -18,8 +19,6 @@ from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, LandscapeData
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64
-
     from collectors.networks.weight_space import State
 
 UNMEASURED = (PointStatus.PENDING, PointStatus.FAILED)

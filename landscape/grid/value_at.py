@@ -5,17 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collectors.shapes import Float64
 from collectors.validation import check_float, wrong_value
 
 from ..record.checks import PointStatus
 from .data import LOSS_ERROR, LandscapeData
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 _SAME_PLACE = 1e-9
 """Of an axis' width: two coordinates that are closer are one."""

@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from collectors.shapes import Float64, Int64
 
 from ..drawing.camera import feet_on_surface
 from ..drawing.path import END, STAR, START, end_number, network_marks, origin_label, run_colors, run_label
 from ..drawing.texts import printable
 from .space import Space
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from collectors.shapes import Float64
 
 from ..drawing.occlusion import Relief
 from ..grid.data import LandscapeData
@@ -15,10 +17,6 @@ from ..scales.frame import Frame, choose_frame, span
 from ..scales.landscape_scale import known, landscape_scale
 from ..scales.levels import Levels
 from ..scales.scale import Scale
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
-
 
 # The sides of a square plane are two units: as large as the cube that Blender starts with.
 _UNITS = 2.0

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Bool, Float64, Int64
+
 from ..drawing.appearance import find_colormap
 from .space import Space
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64, Int64
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from collectors.files.places import AnyPath
 from collectors.networks.weight_space import State, WeightSpace
+from collectors.shapes import Bool, UInt8
 from collectors.weights.safetensors_file import CheckpointFile, checkpoint_parts
 from workers.curves.curve import CurveShape, CurveTask, Fitting, FittingSettings
 from workers.pool import Pool
@@ -27,9 +28,6 @@ from ..record.hdf5 import FileKind
 from ..record.identity import identity_of
 from ..record.run import Run
 from ..record.writer import note_file
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, UInt8
 
 KEEP_SECONDS = 5.0
 """How much of a fitting a kill may cost."""

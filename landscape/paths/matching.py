@@ -5,15 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.weight_space import State
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64
+from collectors.shapes import Float64, Int64
 
 _NAMES_SHOWN = 3
 _MOST_ROUNDS = 100

@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.files.places import AnyPath, check_directory
 from collectors.networks.weight_space import WeightSpace
+from collectors.shapes import Float64
 from collectors.validation import check_float, wrong_value
 from collectors.weights.safetensors_file import MemoryState
 from workers.curves.curve import CurveShape, FittingSettings
@@ -30,9 +31,6 @@ from ..record.driver import carry_out, open_record
 from ..record.run import MeasurementReport, Run
 from ..record.workers import Workers
 from .fitting import CURVE_FILE, CurveExperiment, FittedCurve, curve_beside, read_curve, write_curve
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 _BEND = "bend"
 

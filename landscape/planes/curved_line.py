@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.weight_space import move_along
+from collectors.shapes import Float64
 from collectors.validation import wrong_value
 from workers.curves.curve import CurveShape
 
 from .directions import check_arrays_of
 from .extent import check_sizes
 from .plane import Axes, Plane
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 _STEPS = 1000  # of a curve, as its length is measured
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.weight_space import TensorInfo, WeightSpace, direction_dtype
+from collectors.shapes import Float64
 from collectors.validation import check_bool, check_choice, check_int
 from collectors.weights.safetensors_file import StateReader
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 Direction: TypeAlias = dict[str, NDArray[Any]]
 

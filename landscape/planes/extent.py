@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collectors.shapes import Float64
 from collectors.validation import check_float, check_int, wrong_type, wrong_value
 from workers.users_code import warn_user
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 MARGIN = 0.2
 """On each side of a path, as a share of its range."""

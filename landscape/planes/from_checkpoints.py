@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.buffers_between import BuffersBetween, is_count, pruning_masks
 from collectors.networks.weight_space import WeightSpace, some_names
+from collectors.shapes import Float
 from collectors.validation import check_int
 from collectors.weights.aligned import AlignedState, Weights, align
 from collectors.weights.safetensors_file import StateReader
@@ -25,9 +26,6 @@ from .networks import Network, runs_of
 from .pca import principal_directions
 from .plane import Plane
 from .projection import difference_blocks, not_finite, project, projection_at
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _LARGE_COSINE = 0.1
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from collectors.networks.weight_space import WeightSpace, numpy_dtype
+from collectors.shapes import Float64
 from collectors.validation import check_choice
 from collectors.weights.safetensors_file import StateReader
 from workers.users_code import warn_user
@@ -19,9 +19,6 @@ from workers.users_code import warn_user
 from ..errors import DegenerateTrajectoryError
 from .directions import Direction, empty_direction
 from .projection import difference_blocks
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 ALMOST_NOTHING = 1e-3
 """Below this share of the path's variance, what lies across the path is hardly the course of the training."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from collectors.files.places import AnyPath, check_directory
 from collectors.networks.buffers_between import BuffersBetween, has_statistics
 from collectors.networks.weight_space import WeightSpace, move_along
 from collectors.run_directory.directory import RunDirectory
+from collectors.shapes import Float64
 from collectors.validation import check_choice, check_float, check_instance, wrong_value
 from collectors.weights.aligned import Weights
 from collectors.weights.safetensors_file import MemoryState, StateReader
@@ -29,9 +30,6 @@ from .networks import Network, find_named, find_networks, joined, networks_text
 from .plane_file import read_plane, write_plane
 from .projection import ProjectedCheckpoints, Projection, check_independent, project
 from .side_file import place_to_save
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 Axes: TypeAlias = "tuple[Float64[np.ndarray, ' nx'], Float64[np.ndarray, ' ny'] | None]"
 """The coordinates of a grid: x of the shape (nx,) and y of the shape (ny,), or None for a line."""

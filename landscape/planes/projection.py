@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.errors import CheckpointError
 from collectors.networks.weight_space import WeightSpace
+from collectors.shapes import Float64, Int64
 from collectors.weights.safetensors_file import StateReader
 
 from ..errors import PlaneError
 from .directions import Direction
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64
 
 # Of all checkpoints together, read at a time.
 _BLOCK_BYTES = 64 * 2**20

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from collectors.files.remote_path import RemotePath
+from collectors.shapes import UInt8
 
 from . import hdf5
 from .attributes import check_attributes
@@ -21,8 +22,6 @@ from .hdf5 import FileKind
 from .whole_file import path_of, read_whole
 
 if TYPE_CHECKING:
-    from jaxtyping import UInt8
-
     from collectors.files.places import AnyPath
 
 # A row may have cost minutes.

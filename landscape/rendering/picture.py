@@ -6,16 +6,13 @@ import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collectors.files.local_files import check_replaceable, write_bytes
 from collectors.files.places import check_can_be_file
+from collectors.shapes import UInt8
 from collectors.validation import check_path, wrong_value
-
-if TYPE_CHECKING:
-    from jaxtyping import UInt8
 
 
 @dataclass(frozen=True)

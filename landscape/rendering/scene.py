@@ -6,10 +6,12 @@ import ctypes
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from collectors.shapes import Float64, UInt8
 
 from ..drawing.appearance import THEMES, readable
 from ..drawing.camera import FLOOR, Camera
@@ -19,10 +21,6 @@ from ..meshes.path_mesh import Mark, PathLine, path_lines, path_marks
 from ..meshes.space import Space
 from ..meshes.surface_mesh import surface_mesh
 from .surface import TUBE, Surface, floor_height
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64, UInt8
-
 
 # Of the picture's height, in degrees: a long lens, which bends shapes little; and the share that stays free beside.
 _VIEW_ANGLE, _MARGIN = 26.0, 0.03

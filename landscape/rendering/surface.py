@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from collectors.shapes import Float64
 
 from ..drawing.camera import FLOOR
 from ..drawing.occlusion import Relief
 from ..meshes.path_mesh import PathLine
 from ..meshes.space import Space
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
-
 
 INTERPOLATIONS = ("smooth", "linear")
 TUBE = 0.0125

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+
+from collectors.shapes import Bool, Float64, UInt8
 
 from ..record.attributes import SamplingReport
 from ..record.checks import PointStatus
@@ -16,10 +18,6 @@ from .interpolation import linear, nearest
 from .refinement import Prediction, predict
 from .sampling import full_grid
 from .tolerance import HeldOutCheck, LossScale, largest_gap, largest_share
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64, UInt8
-
 
 # Fixed, not taken from the workers at hand, because the points must not depend on them.
 _SMALLEST_BATCH = 8

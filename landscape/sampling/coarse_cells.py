@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collectors.shapes import Float64, Int64, UInt8
+
 from ..record.checks import PointStatus
 from .grid_levels import GridLevels
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64, UInt8
-
 
 # From the middle of a square cell to its corner, with room for rounding.
 _CORNER = math.sqrt(0.5) + 1e-9

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Int64
-
+from collectors.shapes import Bool, Int64
 
 # A first grid of 13 x 13 shows the shape of every trained network's surface that was tried, and leaves most of the
 # points to where they are needed.

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64
-
+from collectors.shapes import Float64, Int64
 
 # Of the axis' width. The last bits of projected checkpoints may differ between machines.
 _CLOSENESS = 1e-9

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Bool, Float64
+
 from .grid_levels import Step
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64
-
 
 _EXTENSION = 3
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collectors.shapes import Bool, Float64
+
 from .grid_levels import GridLevels, Step
 from .interpolation import extend, largest_parent, spline, window_maximum, window_sum
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64
-
 
 # A surplus is expected to shrink by the rate at which the former one did, times this safety factor ...
 _SAFETY = 1.75

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+
+from collectors.shapes import Float64, UInt8
 
 from ..record.checks import PointStatus
 from ..record.option import Share
 from ..record.options import OPTIONS
 from .grid_levels import GridLevels
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64, UInt8
 
 
 @dataclass(frozen=True)

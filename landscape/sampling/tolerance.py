@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collectors.shapes import Bool, Float64
+
 from .refinement import Prediction
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64
-
 
 HELD_OUT_SHARE = 0.02
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Float64
 from collectors.validation import check_choice, wrong_type, wrong_value
 
 from .levels import Levels, check_levels, number_text
 from .scale import EXTREME, Scale, beyond, place_levels
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
-
 
 Clip = float | tuple[float | None, float | None] | None
 

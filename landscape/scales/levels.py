@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Float64
 from collectors.validation import check_float, check_int, wrong_type, wrong_value
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
-
 
 Levels = int | str | Sequence[float] | None
 

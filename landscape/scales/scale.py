@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Float64
 from collectors.validation import wrong_value
 
 from .levels import (
@@ -22,7 +23,6 @@ from .levels import (
 )
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64
     from matplotlib.colors import Normalize
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64, Int64
+from collectors.shapes import Bool, Float64, Int64
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, SupportsFloat
+from typing import SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Float64, Int64
 from collectors.validation import check_float, check_int, wrong_type, wrong_value
 from workers.metric_names import MetricName
 
@@ -17,10 +18,6 @@ from ..grid.data import LOSS_ERROR, LandscapeData
 from ..scales.choosing import is_flat
 from ..scales.landscape_scale import known, missing_kinds
 from .merging import find_basins, merge
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64
-
 
 # A minimum counts that is deeper than so many times its error.
 _ERRORS = 2.0

@@ -5,7 +5,6 @@ the tests want to see. Only functions that have some are touched, because each c
 """
 
 import ast
-import builtins
 import re
 import sys
 import typing
@@ -15,12 +14,13 @@ from importlib.machinery import SourceFileLoader
 import jaxtyping
 from beartype import beartype
 
-_NAMES = ("Float64", "Float32", "Int64", "UInt8", "Bool")
+from collectors import shapes
+
+_NAMES = shapes.__all__
 _WRITTEN = re.compile(rf"\b({'|'.join(_NAMES)})\[")
 
-# The packages import these names for type checkers only, because importing jaxtyping takes a quarter of a second.
 for _name in _NAMES:
-    setattr(builtins, _name, getattr(jaxtyping, _name))
+    setattr(shapes, _name, getattr(jaxtyping, _name))
 
 
 def only_shapes(function):

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collectors.shapes import Float64
+
 from ..errors import CurvatureError
 from .lanczos import Basis, Ends, Lanczos, find_ends, gap_of, length, one_blas_thread
 from .products import Products
@@ -13,7 +15,6 @@ from .products import Products
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jaxtyping import Float64
 
 _STARTS = 1  # of the random numbers for starts
 _FEWEST_BESIDE = 12

@@ -6,17 +6,16 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from collectors.shapes import Float64
+
 from ..errors import CurvatureError
 from .products import NOT_SYMMETRIC, Vector
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 # Numbers of a vector that are widened at once: two rows of them stay in a processor's cache.
 _BLOCK = 1 << 14

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collectors.networks.weight_space import State
+from collectors.shapes import Float64
 from collectors.validation import check_bool, check_int, wrong_value
 
 from ..errors import CurvatureError, NondeterministicLossError
@@ -16,9 +16,6 @@ from .eigenpairs import find_eigenpairs
 from .lanczos import length, one_blas_thread
 from .probes import Density, Trace, find_density, find_trace
 from .products import NOT_SYMMETRIC, ROUNDING, Layout, Products, ProductSettings, ShareProducts, Vector
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 _CHECKS = 4  # of the random numbers for the check of symmetry
 _SYMMETRY = 1e-3

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+
+from collectors.shapes import Float64
 
 from ..errors import CurvatureError
 from .lanczos import Basis, Ends, Lanczos, one_blas_thread
 from .products import Products
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 _OF_TRACE, _OF_DENSITY = 2, 3  # of the random numbers for probes
 

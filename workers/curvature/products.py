@@ -7,17 +7,14 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.weight_space import State
+from collectors.shapes import Float64
 from collectors.validation import check_choice, check_int, wrong_value
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
-
 
 SHARES = 8  # into how many parts the samples fall, however many workers there are; a power of two
 

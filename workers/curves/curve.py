@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.weight_space import State
+from collectors.shapes import Float64
 from collectors.validation import check_choice, check_float, check_int, wrong_value
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 KINDS = ("bezier", "polygon")
 

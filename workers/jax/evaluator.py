@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from collectors.networks.buffers_between import BuffersBetween
 from collectors.networks.jax_arrays import take_apart
 from collectors.networks.weight_space import State, direction_dtype
+from collectors.shapes import Float64
 
 from ..curvature.products import ProductSettings, ShareProducts
 from ..evaluator import MeasurementSetup
@@ -42,10 +43,6 @@ from .functions import (
 from .losses import JaxTotal, SampleTotal, find_metrics, make_totals
 from .placement import Placement
 from .products import JaxProducts
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
-
 
 _LOSSES = (
     "a loss function of (outputs, targets) written with jax.numpy, such as "

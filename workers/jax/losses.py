@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Float64
+
 from ..errors import CallbackFunctionError
 from ..measuring.sample_loss import SampleGroups, mean_and_stderr
 from ..measuring.totals import Pending, Total, check_metrics, low_precision, metric_error
 from ..samples.batches import Batch
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
-
 
 Function: TypeAlias = Callable[[Any, Any], Any]
 Part: TypeAlias = dict[str, NDArray[Any]]

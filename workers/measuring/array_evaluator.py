@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.buffers_between import BuffersBetween
 from collectors.networks.weight_space import State, WeightSpace, direction_dtype, move_along
+from collectors.shapes import Float64
 
 from ..evaluator import MeasurementSetup
 from ..samples.batches import Batch
@@ -21,9 +22,6 @@ from .measured_set import MeasuredSet
 from .network_evaluator import NetworkEvaluator
 from .sample_loss import as_columns, as_kept
 from .totals import Total, add_batches, run_batches
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 
 class ArrayNetwork(Protocol):

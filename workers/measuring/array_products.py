@@ -5,20 +5,18 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from collectors.networks.weight_space import WeightSpace, direction_dtype
+from collectors.shapes import Float64
 
 from ..curvature.products import SHARES, WITHOUT_GRADIENTS, Layout, ProductSettings, Vector
 from ..errors import CurvatureError
 from ..samples.batches import Batch
 from .measured_set import MeasuredSet
 from .shares import BatchedProducts, SharedBatches
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 
 class ArrayProducts(BatchedProducts):

@@ -13,6 +13,7 @@ import numpy as np
 
 from collectors.errors import LandscapeError
 from collectors.networks.weight_space import WeightSpace
+from collectors.shapes import Float64
 
 from ..errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError
 from ..measurement_options import MeasurementOptions
@@ -22,7 +23,6 @@ from ..users_code import place_of
 from .memory_shortage import is_memory_shortage
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64
     from numpy.typing import ArrayLike
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from collectors.networks.buffers_between import BuffersBetween
 from collectors.networks.weight_space import State, move_along
+from collectors.shapes import Float64
 
 from ..curvature.eigenpairs import find_eigenpairs
 from ..curvature.measuring import check_products, weights_length_of
@@ -21,9 +22,6 @@ from ..metric_names import EXTREMES
 from .checks import check_loaded, check_points
 from .memory_shortage import use_batch_size
 from .sample_loss import as_columns
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 TOLERANCE = 1e-2  # of each end's residual, as a share of its own size
 

@@ -9,11 +9,12 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from collectors.networks.weight_space import WeightSpace
+from collectors.shapes import Float64
 
 from ..errors import SamplesError
 from ..evaluator import EvaluatorDescription, MeasurementSetup, OriginMeasurement, Partition
@@ -29,9 +30,6 @@ from .partition import PartitionTest
 from .sample_loss import DetailedLoss, SampleGroups, SummedLoss, as_columns, check_splits, values_at
 from .totals import Total
 from .tuning import chosen_plan
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 Measure: TypeAlias = "Callable[[Float64[np.ndarray, 'points axes']], dict[str, Float64[np.ndarray, ' points']]]"
 

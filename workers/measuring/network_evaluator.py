@@ -9,11 +9,12 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from collectors.networks.weight_space import State
+from collectors.shapes import Float64
 
 from ..errors import CallbackFunctionError, PointsFailedError, SamplesError
 from ..evaluator import (
@@ -37,9 +38,6 @@ from .sample_loss import SummedLoss, check_splits, describe_kept, find_groups, v
 from .streamed import StreamedMeasurement
 from .totals import Total, low_precision_note
 from .tuning import choose_batch_size
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 _Value = TypeVar("_Value")
 

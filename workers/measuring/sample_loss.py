@@ -6,12 +6,13 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.weight_space import some_names
+from collectors.shapes import Float32, Float64, Int64
 
 from ..errors import CallbackFunctionError, SampleLossesError, SamplesError
 from ..metric_names import SAMPLE_LOSSES, name_in_group
@@ -20,9 +21,6 @@ from ..samples.batches import Batch, in_float64, is_array, is_tensor, on_host
 from ..samples.data_sets import naming_set, note_of_set
 from ..samples.samples import Samples
 from .totals import Pending, Total, low_precision
-
-if TYPE_CHECKING:
-    from jaxtyping import Float32, Float64, Int64
 
 _MOST_GROUPS = 1000
 

@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from collectors.networks.weight_space import State
+from collectors.shapes import Float64
 
 from ..curvature.products import (
     SHARE_FOR_VECTORS,
@@ -34,9 +35,6 @@ from .crew import DEATHS_BEFORE_DROP, Crew
 from .crew_run import CrewRun, CurvatureRun
 from .crew_worker import CrewWorker
 from .in_process import fit_in_parts, measure_curvature_at
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 _WAIT_SECONDS = 1.0
 _SETS_OF_WEIGHTS = itertools.count()

@@ -6,11 +6,12 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from collectors.networks.weight_space import State
+from collectors.shapes import Float32
 
 from ..callback_fn import call_callback, make_evaluator
 from ..curvature.measuring import CurvatureSettings, CurvatureValues, measure_state_curvature
@@ -35,9 +36,6 @@ from ..measuring.sample_loss import samples_at, values_at
 from ..pool import CurvatureResult, CurvatureTask, OriginValues, PointTask, Pool, ReadWeights, Result, Task
 from ..sample_losses import DENOMINATORS, NUMERATORS, SampleLosses
 from .devices import available_cores, gpu_ids
-
-if TYPE_CHECKING:
-    from jaxtyping import Float32
 
 # What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
 _CHUNK_SECONDS = 0.1

@@ -11,13 +11,13 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float64
 from torch import nn
 
 from collectors.networks.batches import call_network
 from collectors.networks.readers import without_average
 from collectors.networks.torch_network import check_shapes, unwrap
 from collectors.networks.weight_space import State
+from collectors.shapes import Float64
 
 from ..curvature.products import ProductSettings, ShareProducts
 from ..curves.curve import CurveTask, Fitting

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import UInt8
 from collectors.validation import check_choice, check_float, check_int
 
 from ...drawing.appearance import appearance_of
@@ -27,9 +28,6 @@ from ...scales.choosing import choose_scale
 from ..multiples import PLANE_KINDS
 from ..profile import set_value_axis
 from ..surface3d import SURFACE, draw_surface
-
-if TYPE_CHECKING:
-    from jaxtyping import UInt8
 
 INCHES = (9.6, 5.4)
 """Of a moving picture: at 200 dots per inch it has 1920 x 1080 pixels."""

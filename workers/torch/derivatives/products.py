@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Float64
 
 from collectors.networks.batches import call_network, leaves
 from collectors.networks.torch_network import to_tensor
 from collectors.networks.weight_space import State
+from collectors.shapes import Float64
 
 from ...curvature.products import SHARES, WITHOUT_GRADIENTS, ProductSettings, Vector
 from ...errors import CurvatureError
