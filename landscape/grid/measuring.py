@@ -67,21 +67,12 @@ def _axis(name: str, values: object) -> Float64[np.ndarray, " n"]:
 def measure_plane(
     plane: Plane,
     callback_fn: Callable[[], Any],
-    grid: Callable[[Plane], Axes],
-    chosen: Mapping[str, Any],
-    path: AnyPath | None,
-    closing: Callable[[Pool, LandscapeData], Mapping[str, Any]] | None = None,
+    grid: Callable[[Plane], Axes],  # returns the axes of the grid over a plane
+    chosen: Mapping[str, Any],  # ``MeasureOptions`` and ``GridOptions``, all of them
+    path: AnyPath | None,  # of the landscape file; None keeps it in memory
+    closing: Callable[[Pool, LandscapeData], Mapping[str, Any]] | None = None,  # attributes while the plane is loaded
 ) -> tuple[LandscapeData, SurveyReport] | None:
-    """Measures a plane or a line; None after a dry run.
-
-    Args:
-        plane: the plane or the line.
-        callback_fn: of the user.
-        grid: returns the axes of the grid over a plane.
-        chosen: ``MeasureOptions`` and ``GridOptions``, all of them.
-        path: of the landscape file; None keeps it in memory.
-        closing: returns further attributes of the file while the plane is still loaded.
-    """
+    """Measures a plane or a line; None after a dry run."""
     axes = grid(plane)
     sampling, run = SamplingSettings.checked(chosen), Run.checked(chosen)
     if not run.rehearsal:

@@ -37,12 +37,9 @@ _KEPT = (PointStatus.MEASURED, PointStatus.FAILED)
 
 
 class Overlap:
-    """What a landscape shares with a grid of the axes ``x`` and ``y``.
+    """What a landscape shares with a grid of the axes ``x`` and ``y``; of its ``measured`` points, how many (``kept``).
 
-    Attributes:
-        pairs: for each axis, y first, the coordinates of both.
-        found: for each axis the indices of those that coincide, into either.
-        kept: how many of the landscape's ``measured`` points are on the grid.
+    ``pairs`` has the coordinates of both for each axis, y first; ``found`` the indices of those that coincide.
     """
 
     def __init__(

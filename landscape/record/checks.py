@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from workers.metric_names import metric_name_problem
 
-MAXIMUM_AXIS_LENGTH = 16384
-
-
 T = TypeVar("T")
+MAXIMUM_AXIS_LENGTH = 16384
 
 
 class PointStatus(IntEnum):

@@ -28,21 +28,13 @@ _MAXIMUM_MEMBERS = 10_000
 
 @dataclass(frozen=True)
 class FileKind:
-    """A kind of file.
+    """A kind of file."""
 
-    Attributes:
-        word: what it holds, as texts call it.
-        format: its attribute ``format``.
-        version: the ``format_version`` that is written.
-        oldest: the oldest one that is read; HDF5 files of it have no digest of their contents.
-        reader: what reads it, as a user calls it.
-    """
-
-    word: str
-    format: str
-    version: int
-    oldest: int
-    reader: str
+    word: str  # what it holds, as texts call it
+    format: str  # its attribute ``format``
+    version: int  # the ``format_version`` that is written
+    oldest: int  # the oldest one that is read; HDF5 files of it have no digest of their contents
+    reader: str  # what reads it, as a user calls it
 
 
 LANDSCAPE = FileKind("landscape", "summary-landscape", 3, 2, "Landscape.load")

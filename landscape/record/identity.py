@@ -15,8 +15,6 @@ from .hdf5 import LANDSCAPE, FileKind
 _SHOWN = 8
 _GRID = ("x", "y")
 REMEDY = "Pass overwrite=True to measure it anew, or another output= to keep both."
-
-
 OF_LOSS = ("precision", "seed_each_point", "samples")
 """What the identity of every measured loss has."""
 

@@ -40,29 +40,17 @@ _LEFT_OUT: Mapping[str, tuple[Sequence[str], str]] = {
 
 @dataclass(frozen=True)
 class Option:
-    """One option of calls and commands; its type is in the kinds of options in ``options.py``.
+    """One option of calls and commands; its type is in the kinds of options in ``options.py``."""
 
-    Attributes:
-        default: where it is left out.
-        check: the words that it may be, or a function; None where whatever it reaches checks it.
-        text: explains it; the first sentence is the command line's help.
-        help: the command line's, where that is not the first sentence.
-        flags: what is typed, where that is not the name.
-        metavar: what its help shows in place of a type.
-        typed: the type of what is typed, where it is not the default's.
-        words: those that help and shell show, where it may be something else too.
-        panel: the heading under which a help shows it; that of all options where it is empty.
-    """
-
-    default: Any
-    check: Check | tuple[str, ...] | None = None
-    text: str = ""
-    help: str = ""
-    flags: Sequence[str] = ()
-    metavar: str | None = None
-    typed: Any = None
-    words: tuple[str, ...] = ()
-    panel: str = ""
+    default: Any  # where it is left out
+    check: Check | tuple[str, ...] | None = None  # or the words that it may be; None where what it reaches checks it
+    text: str = ""  # explains it; the first sentence is the command line's help
+    help: str = ""  # the command line's, where that is not the first sentence
+    flags: Sequence[str] = ()  # what is typed, where that is not the name
+    metavar: str | None = None  # what its help shows in place of a type
+    typed: Any = None  # the type of what is typed, where it is not the default's
+    words: tuple[str, ...] = ()  # those that help and shell show, where it may be something else too
+    panel: str = ""  # the heading under which a help shows it; that of all options where it is empty
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -30,19 +30,12 @@ _FLUSH_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Column:
-    """An array of a record.
+    """An array of a record."""
 
-    Attributes:
-        axes: the names of its axes; arrays that share an axis have the same length along it.
-        dtype: the type of its values; ``str`` for a tuple of texts.
-        place: where it lies in the file, such as "density/nodes".
-        optional: whether the file lacks it where all its values are NaN.
-    """
-
-    axes: tuple[str, ...]
-    dtype: type
-    place: str
-    optional: bool = False
+    axes: tuple[str, ...]  # their names; arrays that share an axis have the same length along it
+    dtype: type  # of its values; ``str`` for a tuple of texts
+    place: str  # where it lies in the file, such as "density/nodes"
+    optional: bool = False  # whether the file lacks it where all its values are NaN
 
     def empty(self, shape: tuple[int, ...]) -> Any:
         """Returns what an array of this shape holds before anything is measured."""
@@ -53,19 +46,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """What a kind of file holds.
-
-    Attributes:
-        kind: of the file.
-        columns: by name, in the order of the file.
-        coordinates: the columns that are the coordinates of the axis of their name; the file has them as its scales.
-        key: the columns that identify a row; their axis is the one along which records are joined.
-    """
+    """What a kind of file holds."""
 
     kind: FileKind
-    columns: Mapping[str, Column]
-    coordinates: tuple[str, ...]
-    key: tuple[str, ...]
+    columns: Mapping[str, Column]  # by name, in the order of the file
+    coordinates: tuple[str, ...]  # the columns that are those of the axis of their name; the file's scales
+    key: tuple[str, ...]  # the columns that identify a row; their axis is the one along which records are joined
 
     @property
     def rows(self) -> str:

@@ -26,27 +26,16 @@ _DURATION_EXPECTED = 'a number of seconds above 0, or text such as "90s", "30min
 
 @dataclass
 class Run:
-    """How something is measured; no value depends on it.
+    """How something is measured; no value depends on it."""
 
-    Attributes:
-        budget: seconds that the whole call may take, or None.
-        began: when it began, as ``time.perf_counter`` says.
-        overwrite: whether a file of another identity is replaced.
-        progress: whether a bar is shown.
-        rehearsal: whether only a forecast is wanted.
-        of_job: whether the budget is what a batch job leaves, and not the user's.
-        share: seconds of the budget that one of several measurements may take; None means all.
-        stopped: whether the time was up before all was measured.
-    """
-
-    budget: float | None = None
-    began: float = 0.0
-    overwrite: bool = False
-    progress: bool = True
-    rehearsal: bool = False
-    of_job: bool = False
-    share: float | None = None
-    stopped: bool = field(default=False, init=False)
+    budget: float | None = None  # seconds that the whole call may take
+    began: float = 0.0  # when it began, as ``time.perf_counter`` says
+    overwrite: bool = False  # whether a file of another identity is replaced
+    progress: bool = True  # whether a bar is shown
+    rehearsal: bool = False  # whether only a forecast is wanted
+    of_job: bool = False  # whether the budget is what a batch job leaves, and not the user's
+    share: float | None = None  # seconds of the budget that one of several measurements may take; None means all
+    stopped: bool = field(default=False, init=False)  # whether the time was up before all was measured
 
     @property
     def limit(self) -> float | None:

@@ -127,22 +127,14 @@ def _attributes(file: Any, _size: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Header:
-    """What a file of ours says of itself; its measured values are not read, and may be damaged.
-
-    Attributes:
-        complete: whether nothing is left to measure.
-        shape: of its tasks: rows and columns of a grid, or how many sets of weights.
-        counts: how many of them have each status.
-        numbers: of a run's checkpoints whose curvature it holds; empty for other files.
-        attributes: as the file has them.
-    """
+    """What a file of ours says of itself; its measured values are not read, and may be damaged."""
 
     kind: FileKind
-    complete: bool
-    shape: tuple[int, ...]
-    counts: Mapping[PointStatus, int]
-    numbers: Sequence[int]
-    attributes: Mapping[str, Any]
+    complete: bool  # whether nothing is left to measure
+    shape: tuple[int, ...]  # of its tasks: rows and columns of a grid, or how many sets of weights
+    counts: Mapping[PointStatus, int]  # how many of them have each status
+    numbers: Sequence[int]  # of a run's checkpoints whose curvature it holds; empty for other files
+    attributes: Mapping[str, Any]  # as the file has them
 
 
 def read_header(path: AnyPath) -> Header | None:

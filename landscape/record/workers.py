@@ -49,11 +49,7 @@ def open_workers(
 class Workers(contextlib.ExitStack):
     """The workers of a call whose planes need the network's description: opened when they are first needed.
 
-    Args:
-        callback_fn: of the user.
-        chosen: the options of the call.
-        run: says how long the call may take yet.
-        how: of ``open_workers``.
+    ``how`` is that of ``open_workers``; the run says how long the call may take yet.
     """
 
     def __init__(self, callback_fn: Callable[[], Any], chosen: Mapping[str, Any], run: Run, **how: Any) -> None:
