@@ -35,11 +35,11 @@ from ..record.hdf5 import (
     write_digest,
     write_errors,
 )
-from ..record.whole_file import Image, explained, path_of, read_whole, write_image
+from ..record.whole_file import Image, path_of, read_whole, write_image
 from ..record.writer import save_whole
 from .checkpoints import CheckpointsData, OriginData
 from .data import DirectionsData, LandscapeData
-from .sample_chunks import LEVEL, Chunks, FiledChunks, JournalChunks, SampleJournal, SpooledChunks
+from .sample_chunks import LEVEL, Chunks, FiledChunks, JournalChunks, SampleJournal, SpooledChunks, place_on_grid
 from .samples import KeptLosses, check_size
 
 _FIXED = ("x", "y", "status")
@@ -66,24 +66,16 @@ def read_landscape(path: str | os.PathLike[str] | RemotePath) -> LandscapeData:
     return data
 
 
-class UnfinishedLandscape:
+class UnfinishedLandscape(SampleJournal):
     """A landscape file while it is measured: the losses of samples are added to a journal beside it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._journal = path, SampleJournal(path)
-        self.remove = self._journal.remove
 
     def image(self, data: LandscapeData) -> Image | None:
         """Returns the file without the losses of samples, which ``write`` adds to the journal; None without any."""
         if not data.kept_samples:
             return None
         chunks = [data.kept_samples[name].chunks for name in sorted(data.kept_samples)]
-        self._journal.collect(cast("list[SpooledChunks]", chunks))
+        self.collect(cast("list[SpooledChunks]", chunks))
         return landscape_bytes(data, with_chunks=False)
-
-    def write(self) -> None:
-        with explained(self._path, LANDSCAPE):
-            self._journal.write()
 
 
 def landscape_bytes(data: LandscapeData, *, with_chunks: bool = True) -> bytes:
@@ -259,7 +251,7 @@ def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[A
             for flat in item.chunks:
                 digests[flat] = item.chunks.digest(flat)
         for flat, chunk in item.chunks.items() if with_chunks else ():
-            losses.id.write_direct_chunk((*(int(index) for index in np.unravel_index(flat, item.shape)), 0), chunk)
+            losses.id.write_direct_chunk((*place_on_grid(flat, item.shape), 0), chunk)
             digests[flat] = chunk_digest(chunk)
         for axis, scale in enumerate((*scales, group["sample"])):
             losses.dims[axis].attach_scale(scale)
@@ -275,7 +267,7 @@ def _read_samples(
     reader: BoundedReader, root: Any, measured: NDArray[np.bool_], first: str | None
 ) -> dict[str, KeptLosses]:
     """Returns the losses of samples by the data set's name, the main one first; their values stay in the file."""
-    flats = np.flatnonzero(measured)
+    flats = np.flatnonzero(measured).tolist()
     sizes: dict[str, int] = {}
     found: dict[str, KeptLosses] = {}
     for name in sorted(member_names(root), key=lambda name: (name != first, name)):
@@ -283,37 +275,32 @@ def _read_samples(
         columns = {label: group[label] for label in member_names(group)}
         losses = columns["loss"]
         sizes[name] = _check_losses(losses, measured.shape, len(flats), name)
-        is_unfinished = losses.id.get_num_chunks() == 0
         check_size(measured.shape, sizes)
         targets = reader.array(columns["target"], "target", "i").astype(np.int64) if "target" in columns else None
         weights = reader.array(columns["weight"], "weight", "f").astype(np.float64) if "weight" in columns else None
         # Files that were written before chunks had digests lack them.
-        digests = (
-            reader.array(columns[_DIGESTS], _DIGESTS, "S").ravel()[flats].tolist() if _DIGESTS in columns else None
-        )
-        if is_unfinished and digests is not None and root.file.driver != "fileobj":
-            number = sorted(root).index(name)
-            known = dict(zip(flats.tolist(), digests, strict=True))
-            chunks: Chunks = JournalChunks(Path(root.file.filename), number, known)
-        else:
-            chunks = _chunks_of(root.file, losses, flats[:0] if is_unfinished else flats, measured.shape, digests)
+        digests = [b""] * len(flats)
+        if _DIGESTS in columns:
+            digests = reader.array(columns[_DIGESTS], _DIGESTS, "S").ravel()[flats].tolist()
+        chunks = _chunks_of(losses, sorted(root).index(name), dict(zip(flats, digests, strict=True)))
         found[name] = KeptLosses(name, measured.shape, sizes[name], targets, weights, chunks)
     return found
 
 
-def _chunks_of(
-    file: Any, losses: Any, flats: NDArray[np.int64], shape: tuple[int, ...], digests: Sequence[bytes] | None
-) -> Chunks:
+def _chunks_of(losses: Any, number: int, digests: Mapping[int, bytes]) -> Chunks:
+    file, shape = losses.file, losses.shape[:-1]
+    path, size, is_unfinished = Path(file.filename), losses.id.get_storage_size(), losses.id.get_num_chunks() == 0
     if file.driver != "fileobj":
-        path, size = Path(file.filename).absolute(), losses.id.get_storage_size()
-        return FiledChunks(path, losses.name, flats, shape, size, digests)
+        if is_unfinished:
+            return JournalChunks(path, number, digests)
+        return FiledChunks(path.absolute(), losses.name, shape, size, digests)
     # It came from a server, and its bytes are gone once it is read.
     chunks = SpooledChunks()
-    for index, flat in enumerate(flats.tolist()):
-        place = (*(int(index) for index in np.unravel_index(flat, shape)), 0)
-        chunk = bytes(losses.id.read_direct_chunk(place)[1])
-        if digests is not None and digests[index] != chunk_digest(chunk):
-            raise ValueError(f"the losses of samples at point {place[:-1]} are not those that were written")
+    for flat, digest in () if is_unfinished else digests.items():
+        place = place_on_grid(flat, shape)
+        chunk = bytes(losses.id.read_direct_chunk((*place, 0))[1])
+        if digest not in (b"", chunk_digest(chunk)):
+            raise ValueError(f"the losses of samples at point {place} are not those that were written")
         chunks.add(flat, chunk)
     return chunks
 

@@ -17,6 +17,7 @@ from ..planes.plane import Plane
 from ..record.checks import PointStatus
 from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, LandscapeData
+from .sample_chunks import place_on_grid
 
 if TYPE_CHECKING:
     from collectors.networks.weight_space import State
@@ -50,7 +51,7 @@ def shares(plane: Plane, coordinates: Sequence[float]) -> tuple[float, ...]:
 def grid_tasks(plane: Plane, data: LandscapeData, points: Iterable[int]) -> Iterator[Task]:
     """Yields the tasks of grid points, given by flat indices in C order."""
     for flat in points:
-        place = np.unravel_index(flat, data.shape)
+        place = place_on_grid(flat, data.shape)
         coordinates = [float(data.x[place[-1]])]
         if data.y is not None:
             coordinates.append(float(data.y[place[0]]))
@@ -78,9 +79,7 @@ def _make_pending(data: LandscapeData, again: Bool[np.ndarray, "*grid"]) -> None
 def keep_result(data: LandscapeData, result: Result) -> None:
     part, index = cast("tuple[str, int]", result.key)
     metrics, status = values_and_status(data, part)
-    place: tuple[int, ...] = (index,)
-    if part == "grid":
-        place = tuple(int(item) for item in np.unravel_index(index, data.shape))
+    place = place_on_grid(index, data.shape) if part == "grid" else (index,)
     label = error_label(part, place)
     if result.values is None:
         status[place] = PointStatus.FAILED
