@@ -77,16 +77,10 @@ class LandscapeData:
         x = np.array(x, np.float64)
         y = None if y is None else np.array(y, np.float64)
         shape = (len(x),) if y is None else (len(y), len(x))
-        data = LandscapeData(
-            x=x,
-            y=y,
-            metrics={name: np.full(shape, np.nan) for name in names},
-            status=np.zeros(shape, np.uint8),
-            directions=directions,
-            origin=OriginData(y=None if y is None else 0.0, metrics=dict.fromkeys(names, float("nan"))),
-            checkpoints=checkpoints,
-            attributes=dict(attributes or {}),
-        )
+        metrics = {name: np.full(shape, np.nan) for name in names}
+        origin = OriginData(y=None if y is None else 0.0, metrics=dict.fromkeys(names, float("nan")))
+        data = LandscapeData(x, y, metrics, np.zeros(shape, np.uint8), directions, origin, checkpoints)
+        data.attributes |= attributes or {}
         data.validate()
         return data
 

@@ -219,9 +219,7 @@ def _check_is_of_a_run(stored: LandscapeData, path: AnyPath) -> None:
         "points": ("goes through networks", OTHER_GRID),
         "path": ("is a curve between networks", OTHER_GRID_OF_CURVE),
         "custom": ("has directions of your own", OTHER_GRID),
-        **dict.fromkeys(
-            ("hessian", "ggn", "factors"), ("has eigenvectors as directions", OTHER_GRID_ALONG_EIGENVECTORS)
-        ),
+        **dict.fromkeys(_EIGENVECTORS, ("has eigenvectors as directions", OTHER_GRID_ALONG_EIGENVECTORS)),
         "pca": ("goes through checkpoints of no run, or of several", OTHER_GRID),
     }.get(str(kind), ("goes through weights of no run", OTHER_GRID))
     # Control points of a curve are in a file of their own, and never beside the landscape.

@@ -190,26 +190,17 @@ def _checkpoints(reader: BoundedReader, group: Any) -> CheckpointsData:
     final = columns.pop("final")
     if final.dtype != np.uint8 or (final > 1).any():
         raise ValueError(f"'final' must hold 0 or 1, but has {final.dtype} values up to {final.max(initial=0)}")
-    metrics, projected, with_plane_buffers = {}, {}, {}
-    for name, values in columns.items():
-        if name in _FIXED_COLUMNS:
-            continue
-        if name.startswith(PROJECTED_PREFIX):
-            projected[name.removeprefix(PROJECTED_PREFIX)] = values
-        elif name.endswith(PLANE_BUFFERS_SUFFIX):
-            with_plane_buffers[name.removesuffix(PLANE_BUFFERS_SUFFIX)] = values
-        else:
-            metrics[name] = values
-    fixed: dict[str, Any] = {name: columns[name] for name in _FIXED_COLUMNS if name in columns}
+    fixed: dict[str, Any] = {name: columns.pop(name) for name in _FIXED_COLUMNS if name in columns}
+    feet = {name: columns.pop(name) for name in list(columns) if name.startswith(PROJECTED_PREFIX)}
+    others = {name: columns.pop(name) for name in list(columns) if name.endswith(PLANE_BUFFERS_SUFFIX)}
     return CheckpointsData(
         **{"y": None, "with_plane_buffers_status": None, **fixed},
-        metrics=ordered(metrics),
-        projected=ordered(projected),
-        with_plane_buffers=ordered(with_plane_buffers),
-        runs=texts["run_name"],
-        name=texts["name"],
-        sha256=texts["sha256"],
+        metrics=ordered(columns),
+        projected=ordered({name.removeprefix(PROJECTED_PREFIX): values for name, values in feet.items()}),
+        with_plane_buffers=ordered({name.removesuffix(PLANE_BUFFERS_SUFFIX): others[name] for name in others}),
+        runs=texts.pop("run_name"),
         final=final.astype(np.bool_),
+        **texts,
     )
 
 

@@ -177,12 +177,8 @@ def measure_points(
         check_searched(plane)
     places = _places(points, plane.dimension)
     how = {**chosen, "buffers": buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)}
-
-    def experiments(_workers: object) -> list[PointsExperiment]:
-        return [PointsExperiment(plane, places)]
-
-    no_file: Stored[Any] = Stored(LANDSCAPE_FILE, None, None)
-    measured = carry_out(experiments, [no_file], callback_fn, how, Run.checked(chosen), points=len(places))
+    experiments, no_file = [PointsExperiment(plane, places)], [Stored[Any](LANDSCAPE_FILE, None, None)]
+    measured = carry_out(lambda _: experiments, no_file, callback_fn, how, Run.checked(chosen), points=len(places))
     return measured[0][0].metrics if measured else None
 
 

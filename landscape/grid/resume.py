@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,8 +31,6 @@ _OF_SOURCE = (
 _UNSAID = ("reason", "precision")
 UNDER_WAY = "under_way"
 """The attribute of a file whose grid is being changed: what was asked for, so that the same call goes on."""
-_MEMBER_PLACE = re.compile(r"checkpoints/(\d+)/(.+)")
-_GRID_PLACE = re.compile(r"grid/(\d+(?:,\d+)?)")
 _KEPT = (PointStatus.MEASURED, PointStatus.FAILED)
 
 
@@ -176,7 +174,7 @@ def _carried_over(stored: LandscapeData, fresh: LandscapeData) -> tuple[Landscap
         y=None if stored.y is None else axes[0],
         metrics=metrics,
         status=status,
-        errors=_moved(stored.errors, shared.found),
+        errors=_moved_on_grid(stored.errors, shared.found),
         attributes=attributes,
         kept_samples={name: item.moved(fresh.shape, places) for name, item in stored.kept_samples.items()},
         path=None,
@@ -191,21 +189,25 @@ def grid_text(x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | Non
     return f"{' x '.join(str(len(axis)) for axis in axes.values())} points, {', '.join(ends)}"
 
 
-def _moved(
+def _moved(errors: dict[str, str], pattern: str, places: Callable[[re.Match[str]], list[str]]) -> dict[str, str]:
+    """Returns tracebacks with those whose places match the pattern under the places that these have now."""
+    matches = {place: re.fullmatch(pattern, place) for place in errors}
+    moved = {place: errors[place] for place, match in matches.items() if match is None}
+    for place, match in matches.items():
+        moved |= dict.fromkeys(places(match) if match else (), errors[place])
+    return moved
+
+
+def _moved_on_grid(
     errors: dict[str, str], found: list[tuple[Int64[np.ndarray, " _"], Int64[np.ndarray, " _"]]]
 ) -> dict[str, str]:
-    """Returns the tracebacks under the places that their points have on the new grid."""
     maps = [dict(zip(rows.tolist(), places.tolist(), strict=True)) for rows, places in found]
-    moved = {}
-    for place, text in errors.items():
-        if match := _GRID_PLACE.fullmatch(place):
-            indices = [int(item) for item in match[1].split(",")]
-            new = [numbers.get(index) for numbers, index in zip(maps, indices, strict=False)]
-            if None not in new:
-                moved[f"grid/{','.join(map(str, new))}"] = text
-        else:
-            moved[place] = text
-    return moved
+
+    def places(match: re.Match[str]) -> list[str]:
+        new = [numbers.get(int(index)) for numbers, index in zip(maps, match[1].split(","), strict=False)]
+        return [] if None in new else [f"grid/{','.join(map(str, new))}"]
+
+    return _moved(errors, r"grid/(\d+(?:,\d+)?)", places)
 
 
 def _take_members(stored: LandscapeData, fresh: LandscapeData) -> None:
@@ -229,7 +231,11 @@ def _take_members(stored: LandscapeData, fresh: LandscapeData) -> None:
         places: dict[int, list[int]] = {}
         for row, at in (*known.items(), *enumerate(kept, len(now.number))):
             places.setdefault(at, []).append(row)
-        _move_errors(stored.errors, places)
+        stored.errors = _moved(
+            stored.errors,
+            r"checkpoints/(\d+)/(.+)",
+            lambda match: [f"checkpoints/{row}/{match[2]}" for row in places.get(int(match[1]), [])],
+        )
     for name in ("role", "name", "run", "number"):
         setattr(stored.origin, name, getattr(fresh.origin, name))
 
@@ -284,13 +290,3 @@ def _joined(
     columns = {name: joined(name, mine, getattr(before, name)) for name, mine in vars(now).items() if name != "runs"}
     columns["run"][len(now.number) :] = places
     return CheckpointsData(**columns, runs=tuple(runs))
-
-
-def _move_errors(errors: dict[str, str], places: dict[int, list[int]]) -> None:
-    """Gives the failures of checkpoints the places that their rows have now."""
-    moved: dict[str, str] = {}
-    for place in list(errors):
-        if match := _MEMBER_PLACE.fullmatch(place):
-            text = errors.pop(place)
-            moved |= {f"checkpoints/{row}/{match[2]}": text for row in places.get(int(match[1]), [])}
-    errors |= moved

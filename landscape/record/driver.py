@@ -30,7 +30,7 @@ from .identity import REMEDY, check_identity
 from .lock import clean_temporaries, lock_landscape
 from .run import MeasurementReport, Run, duration_text
 from .whole_file import Image, check_replaceable
-from .workers import Planned, Workers, continued_plan
+from .workers import Workers, continued_plan
 from .writer import FLUSH_SECONDS, FileWriter, Unfinished
 
 
@@ -232,7 +232,7 @@ def carry_out(
     run: Run,  # what is left of its budget is shared by those that are not measured yet
     *,
     points: int = 0,  # about how many are measured in all
-    plans: Sequence[Planned] = (),  # further files whose plan the workers take, after those of ``stored``
+    plans: Sequence[Stored[Any]] = (),  # further files whose plan the workers take, after those of ``stored``
 ) -> list[tuple[R, Any]]:
     """Returns the records and reports of experiments, measured one after another on the same workers.
 
@@ -240,7 +240,8 @@ def carry_out(
     """
     run.say("dry run: reads the data set and measures a little; compiles nothing, and writes nothing", timed=False)
     run.say("building the network, reading the samples, timing a few batches")
-    with Workers(callback_fn, options, run, stored=[*stored, *plans], points=points) as workers:
+    continued = next((plan for item in (*stored, *plans) if (plan := item.plan) is not None), None)
+    with Workers(callback_fn, options, run, continued=continued, points=points) as workers:
         experiments = experiments_for(workers)
         pool = workers.pool
         if workers.differ:

@@ -48,7 +48,7 @@ class Option:
     help: str = ""  # the command line's, where that is not the first sentence
     flags: Sequence[str] = ()  # what is typed, where that is not the name
     metavar: str | None = None  # what its help shows in place of a type
-    typed: Any = None  # the type of what is typed, where it is not the default's
+    typed: Any = None  # the type of what is typed, where it is not the default's, or, without one, a text
     words: tuple[str, ...] = ()  # those that help and shell show, where it may be something else too
     panel: str = ""  # the heading under which a help shows it; that of all options where it is empty
 
