@@ -43,7 +43,6 @@ from .tasks import (
     checkpoint_tasks,
     copy_same,
     forget,
-    forget_without_samples,
     grid_tasks,
     keep_result,
     same_losses,
@@ -116,9 +115,6 @@ class GridExperiment(Experiment[LandscapeData]):
         if not self.origins:
             self._measure_origin(record, pool)
         forget(record, PointStatus.INTERPOLATED, PointStatus.FAILED)
-        # The file that has them is about to be replaced.
-        record.kept_samples = {name: samples.detached() for name, samples in record.kept_samples.items()}
-        forget_without_samples(record)
         self._same = same_losses(self.plane, record)
         grid, *checkpoints = (np.isin(status, UNMEASURED) for status in record.statuses)
         for status in checkpoints:

@@ -31,6 +31,7 @@ from ..record.hdf5 import (
     read_attribute,
     read_attributes,
     read_errors,
+    scaled,
     write_attributes,
     write_digest,
     write_errors,
@@ -52,6 +53,9 @@ _ORIGIN_TEXTS = ("role", "name", "run")
 _SAMPLES = "samples"
 _DIGESTS = "loss_sha256"
 _FILTERS = [2, 1]  # HDF5's numbers of shuffling and gzip
+_STORED: dict[str, Any] = {
+    "shuffle": True, "compression": "gzip", "compression_opts": LEVEL, "fillvalue": np.nan, "track_times": False,
+}  # fmt: skip
 
 
 def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
@@ -105,9 +109,7 @@ def _write_grid(file: Any, data: LandscapeData) -> list[Any]:
         put(file, "y", data.y).make_scale("y")
         scales.insert(0, file["y"])
     for name, values in (*ordered(data.metrics).items(), ("status", data.status)):
-        dataset = put(file, name, values)
-        for axis, scale in enumerate(scales):
-            dataset.dims[axis].attach_scale(scale)
+        put(file, name, values, scales)
     return scales
 
 
@@ -135,7 +137,7 @@ def _write_checkpoints(file: Any, data: LandscapeData) -> None:
     for texts in ("name", "sha256"):
         columns[texts] = as_texts([as_text(text) for text in getattr(data.checkpoints, texts)])
     for name, values in columns.items():
-        put(group, name, values).dims[0].attach_scale(group["number"])
+        put(group, name, values, [group["number"]])
     # A dimension of its own, without which xarray would not open the group.
     put(group, "run_name", as_texts([as_text(name) for name in data.checkpoints.runs])).make_scale("run_name")
 
@@ -186,7 +188,7 @@ def _checkpoints(reader: BoundedReader, group: Any) -> CheckpointsData:
     columns, _ = reader.members(group, _CHECKPOINT_TEXTS)
     # Files that were written before checkpoints had digests lack them.
     columns.setdefault("sha256", np.full(len(columns["name"]), b""))
-    texts = {name: tuple(text.decode("utf-8") for text in columns.pop(name)) for name in _CHECKPOINT_TEXTS}
+    texts: dict[str, Any] = {name: tuple(item.decode() for item in columns.pop(name)) for name in _CHECKPOINT_TEXTS}
     final = columns.pop("final")
     if final.dtype != np.uint8 or (final > 1).any():
         raise ValueError(f"'final' must hold 0 or 1, but has {final.dtype} values up to {final.max(initial=0)}")
@@ -226,17 +228,8 @@ def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[A
         item = kept[name]
         group = put_group(root, name)
         put(group, "sample", np.arange(item.count, dtype=np.int64)).make_scale("sample")
-        losses = group.create_dataset(
-            "loss",
-            (*item.shape, item.count),
-            "<f4",
-            chunks=(*(1 for _ in item.shape), item.count),
-            shuffle=True,
-            compression="gzip",
-            compression_opts=LEVEL,
-            fillvalue=np.nan,
-            track_times=False,
-        )
+        chunk_shape = (*(1 for _ in item.shape), item.count)
+        losses = group.create_dataset("loss", (*item.shape, item.count), "<f4", chunks=chunk_shape, **_STORED)
         digests = [b""] * math.prod(item.shape)
         if isinstance(item.chunks, SpooledChunks) and not with_chunks:
             for flat in item.chunks:
@@ -244,14 +237,11 @@ def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[A
         for flat, chunk in item.chunks.items() if with_chunks else ():
             losses.id.write_direct_chunk((*place_on_grid(flat, item.shape), 0), chunk)
             digests[flat] = chunk_digest(chunk)
-        for axis, scale in enumerate((*scales, group["sample"])):
-            losses.dims[axis].attach_scale(scale)
-        digested = put(group, _DIGESTS, as_texts(digests).reshape(item.shape))
-        for axis, scale in enumerate(scales):
-            digested.dims[axis].attach_scale(scale)
+        scaled(losses, (*scales, group["sample"]))
+        put(group, _DIGESTS, as_texts(digests).reshape(item.shape), scales)
         for label, values in (("target", item.targets), ("weight", item.weights)):
             if values is not None:
-                put(group, label, values).dims[0].attach_scale(group["sample"])
+                put(group, label, values, [group["sample"]])
 
 
 def _read_samples(

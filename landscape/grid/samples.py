@@ -102,17 +102,7 @@ class KeptLosses:
         return self._paired(*(self.at(*place) for place in places))
 
     def paired_errors(self, other: KeptLosses) -> Float64[np.ndarray, "*grid"]:
-        """Returns the standard error of this loss minus another at each point, over the samples of both.
-
-        Args:
-            other: the losses of the same samples on the same grid.
-
-        Returns:
-            Shape (ny, nx); NaN where either is not measured.
-
-        Raises:
-            LandscapeError: a landscape's file was changed or removed since it was read.
-        """
+        """Returns the standard error of this loss minus another of the same samples; NaN where either is missing."""
         found = np.full(math.prod(self.shape), np.nan)
         both = [flat for flat in self.chunks if flat in other.chunks]
         for (flat, chunk), (_, others) in zip(self.chunks.items(both), other.chunks.items(both), strict=True):

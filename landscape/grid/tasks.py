@@ -59,8 +59,11 @@ def grid_tasks(plane: Plane, data: LandscapeData, points: Iterable[int]) -> Iter
 
 
 def forget(data: LandscapeData, *statuses: PointStatus) -> None:
-    """Makes the points of the grid that have one of the statuses pending again."""
+    """Makes the points of the grid pending again that have one of the statuses, or lack losses of samples."""
     _make_pending(data, np.isin(data.status, statuses))
+    # The file that has these is about to be replaced.
+    data.kept_samples = {name: samples.detached() for name, samples in data.kept_samples.items()}
+    forget_without_samples(data)
 
 
 def forget_without_samples(data: LandscapeData) -> None:

@@ -68,16 +68,8 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
 
 def _check_sampling(name: str, value: object) -> None:
     report = _check_entries(name, value, _SAMPLING_CHECKS | _REPORT_CHECKS)
-    missing = [key for key in _REPORT_CHECKS if key not in report]
-    if report.get("interpolated") and missing:
-        raise wrong_value(name, f"a report with {missing}, because points are interpolated", dict(report))
-
-
-def _check_data_set(name: str, value: object) -> None:
-    found = _check_entries(name, value, _DATA_SET_CHECKS)
-    missing = [key for key in _DATA_SET_CHECKS if key not in found]
-    if missing:
-        raise wrong_value(name, f"a data set with {missing}", dict(found))
+    if report.get("interpolated"):
+        _check_entries(name, value, _REPORT_CHECKS, "a report with {}, because points are interpolated")
 
 
 def _check_interval(name: str, value: object) -> None:
@@ -93,12 +85,16 @@ def _check_each(name: str, value: object, check: _Check) -> None:
         check(f"{name}[{index}]", item)
 
 
-def _check_entries(name: str, value: object, checks: Mapping[str, _Check]) -> Mapping[str, Any]:
+def _check_entries(name: str, value: object, checks: Mapping[str, _Check], needed: str = "") -> Mapping[str, Any]:
+    """Checks the entries that are there; with ``needed``, the text of what is expected, all must be."""
     if not isinstance(value, Mapping):
         raise wrong_type(name, "a dict", value)
     for key, check in checks.items():
         if key in value:
             check(f"{name}[{key!r}]", value[key])
+    missing = [key for key in checks if key not in value]
+    if needed and missing:
+        raise wrong_value(name, needed.format(missing), dict(value))
     return value
 
 
@@ -128,7 +124,9 @@ _CHECKS: dict[str, _Check] = {
     # Another version's plan may have other entries too: the file can be read, but not continued.
     "measurement_plan": partial(_check_entries, checks=PLAN_CHECKS),
     "notes": partial(_check_each, check=_check_text),
-    "datasets": partial(_check_each, check=_check_data_set),
+    "datasets": partial(
+        _check_each, check=partial(_check_entries, checks=_DATA_SET_CHECKS, needed="a data set with {}")
+    ),
     "groups": _check_text,
     "intervals": partial(_check_each, check=_check_interval),
     "perturb_one_dimensional": check_bool,

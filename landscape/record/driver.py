@@ -102,20 +102,13 @@ def open_record(format: FileFormat[R], path: AnyPath | None, run: Run) -> Iterat
 
 
 class Experiment(ABC, Generic[R]):
-    """What differs between a grid, a curvature, a comparison and whatever else a pool measures task by task.
+    """What differs between a grid, a curvature, a comparison and whatever else a pool measures task by task."""
 
-    Attributes:
-        unit: what a task is, such as "point", "epoch" or "line".
-        name: what the progress bar calls it; that of its kind of file where it is empty.
-        trial: what a forecast does, in words.
-        copies: how many tasks, once resumed, have the values of others and are not measured.
-        again: what to do after a budget ended it, where nothing is written.
-    """
-
-    unit: str
-    name: str = ""
-    trial: str = "measuring a point"
-    copies: int = 0
+    unit: str  # what a task is, such as "point", "epoch" or "line"
+    name: str = ""  # what the progress bar calls it; that of its kind of file where it is empty
+    trial: str = "measuring a point"  # what a forecast does, in words
+    copies: int = 0  # how many tasks, once resumed, have the values of others and are not measured
+    # What to do after a budget ended it, where nothing is written.
     again: str = "Give output= a path, and a later call can continue; without it, the next one starts anew."
 
     def check(self, stored: Stored[R], pool: Pool) -> None:

@@ -93,8 +93,15 @@ def put_group(file: Any, name: str) -> Any:
     return h5py.Group(h5py.h5g.create(file.id, name.encode(), gcpl=creation))
 
 
-def put(group: Any, name: str, values: Any) -> Any:
-    return group.create_dataset(name, data=values, track_times=False)
+def put(group: Any, name: str, values: Any, scales: Sequence[Any] = ()) -> Any:
+    """Returns a new data set, whose axes have the scales."""
+    return scaled(group.create_dataset(name, data=values, track_times=False), scales)
+
+
+def scaled(dataset: Any, scales: Sequence[Any]) -> Any:
+    for axis, scale in enumerate(scales):
+        dataset.dims[axis].attach_scale(scale)
+    return dataset
 
 
 def put_text(file: Any, name: str, text: str) -> None:

@@ -69,16 +69,10 @@ class Record:
 
     A subclass names the kind of its file, its coordinates and its key, as ``Schema`` explains them, and declares its
     columns in the order of the file. One of them is ``status``, whose first axis is that of the rows.
-
-    Attributes:
-        errors: traceback by place, such as "number/3".
-        schema: what its file holds.
-        data_class: the subclass that declared the columns.
-        path: the file that it was read from, or None.
     """
 
-    schema: ClassVar[Schema]
-    data_class: ClassVar[type[Record]]
+    schema: ClassVar[Schema]  # what its file holds
+    data_class: ClassVar[type[Record]]  # the subclass that declared the columns
     status: UInt8[np.ndarray, ...]
 
     def __init_subclass__(
@@ -97,9 +91,9 @@ class Record:
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
         vars(self).update({name: columns[name] for name in self.schema.columns})
-        self.errors = dict(errors or {})
+        self.errors = dict(errors or {})  # tracebacks by place, such as "number/3"
         self.attributes = dict(attributes or {})
-        self.path: AnyPath | None = None
+        self.path: AnyPath | None = None  # the file that it was read from
 
     @classmethod
     def empty(

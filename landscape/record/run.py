@@ -44,7 +44,6 @@ class Run:
 
     @property
     def spent(self) -> float:
-        """How many seconds ago it began."""
         return time.perf_counter() - self.began
 
     @property
@@ -53,7 +52,6 @@ class Run:
 
     @property
     def left(self) -> float | None:
-        """How many seconds are left, or None."""
         return None if self.limit is None else max(self.limit - self.spent, 1e-9)
 
     def part(self, count: int) -> Run:

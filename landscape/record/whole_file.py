@@ -64,7 +64,6 @@ def explained(path: str | os.PathLike[str], kind: FileKind) -> Iterator[None]:
 
 
 def parts_of(image: Image) -> Sequence[Buffer]:
-    """Returns a file's bytes as parts that follow each other."""
     return [image] if isinstance(image, bytes) else image
 
 

@@ -95,12 +95,9 @@ class AdaptiveSampling:
         else:
             prediction = self._predict(loss, known, scale) if check is None else check.corrected(loss)
         gaps = ~settled & np.isfinite(prediction.error)
-        filled = {
-            name: np.where(gaps, linear_metric(self._grid(values), known, self._levels), self._grid(values))
-            for name, values in metrics.items()
-            if name != "loss"
-        }
-        whole = np.where(gaps, predicted_loss(prediction, scale, loss), loss)
+        others = {name: self._grid(values) for name, values in metrics.items() if name != "loss"}
+        filled = {name: np.where(gaps, linear_metric(grid, known, self._levels), grid) for name, grid in others.items()}
+        whole = filled["loss"] = np.where(gaps, predicted_loss(prediction, scale, loss), loss)
         finite = np.isfinite(whole) & (settled | gaps)
         error = scale.loss_error(np.where(gaps, prediction.error, 0.0), np.where(finite, whole, 0.0))
         new_status = np.where(gaps, np.uint8(PointStatus.INTERPOLATED), self._grid(status))
@@ -124,7 +121,7 @@ class AdaptiveSampling:
             reached=bool(settled.all()) or (not waiting and max(estimated, largest) <= self.tolerance),
         )
         return Interpolated(
-            {name: {"loss": whole, **filled}[name].reshape(self.shape) for name in metrics},
+            {name: filled[name].reshape(self.shape) for name in metrics},
             new_status.astype(np.uint8).reshape(self.shape),
             np.where(finite, error, np.nan).reshape(self.shape),
             report,
