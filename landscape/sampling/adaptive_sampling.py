@@ -14,8 +14,7 @@ from collectors.shapes import Bool, Float64, UInt8
 from ..record.attributes import SamplingReport
 from ..record.checks import PointStatus
 from .grid_levels import GridLevels
-from .interpolation import linear, nearest
-from .refinement import Prediction, predict
+from .refinement import Prediction, linear, nearest, predict
 from .sampling import full_grid
 from .tolerance import HeldOutCheck, LossScale, largest_gap, largest_share
 

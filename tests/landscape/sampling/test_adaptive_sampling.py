@@ -15,8 +15,7 @@ from landscape.record.checks import PointStatus
 from landscape.sampling import adaptive_sampling
 from landscape.sampling.adaptive_sampling import AdaptiveSampling
 from landscape.sampling.grid_levels import GridLevels
-from landscape.sampling.interpolation import linear
-from landscape.sampling.refinement import predict
+from landscape.sampling.refinement import linear, predict
 from landscape.sampling.tolerance import largest_gap, largest_share
 
 
