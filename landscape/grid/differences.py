@@ -64,18 +64,16 @@ def own_values(checkpoints: CheckpointsData | None, metric: str) -> list[OwnValu
     # The checkpoint's own weights with the plane's buffers; without buffers these are its own value.
     between = checkpoints.with_plane_buffers.get(metric, own)
     least = _least_difference(checkpoints, metric)
+    with np.errstate(invalid="ignore"):
+        differ = np.isfinite(own) & ~np.isnan(drawn) & ~(abs(own - drawn) <= least)
     found = []
-    for row in np.flatnonzero(np.isfinite(own)):
-        measured = not np.isnan(drawn[row])
-        if measured and not abs(own[row] - drawn[row]) <= least[row]:
-            buffers = bool(abs(own[row] - between[row]) > least[row])
-            # Two small parts may make a difference together; then the weights, which are the larger change, count.
-            weights = bool(abs(between[row] - drawn[row]) > least[row]) or not (buffers or np.isnan(between[row]))
-            far = bool(checkpoints.residual[row] > _ROUNDING * max(float(checkpoints.norm.max()), 1e-300))
-            residual = float(checkpoints.residual[row]) if weights and far else None
-            found.append(
-                OwnValue(int(row), float(own[row]), float(drawn[row]), buffers, residual, frozen=weights and not far)
-            )
+    for row in np.flatnonzero(differ).tolist():
+        buffers = bool(abs(own[row] - between[row]) > least[row])
+        # Two small parts may make a difference together; then the weights, which are the larger change, count.
+        weights = bool(abs(between[row] - drawn[row]) > least[row]) or not (buffers or np.isnan(between[row]))
+        far = bool(checkpoints.residual[row] > _ROUNDING * max(float(checkpoints.norm.max()), 1e-300))
+        residual = float(checkpoints.residual[row]) if weights and far else None
+        found.append(OwnValue(row, float(own[row]), float(drawn[row]), buffers, residual, frozen=weights and not far))
     return found
 
 

@@ -13,11 +13,12 @@ from typing import Any, cast
 import numpy as np
 
 from collectors.errors import LandscapeError
-from collectors.networks.weight_space import WeightSpace
+from collectors.networks.weight_space import WeightSpace, direction_dtype, numpy_dtype
 from collectors.shapes import Bool
 from workers.evaluator import EvaluatorDescription
+from workers.measurement_plan import plan_text
 from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
-from workers.pool import OriginValues, Pool, Result, Task
+from workers.pool import OriginValues, Pool, Result, StateTask, Task
 from workers.users_code import warn_user
 
 from ..planes.curved_line import CurvedLine
@@ -33,7 +34,7 @@ from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.sampling import SamplingSettings, coarse_and_fine, first_grid_counts, pending_points
 from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, DirectionsData, LandscapeData
-from .forecast import Forecast, SurveyReport, eigenvectors_cost, make_forecast
+from .forecast import Forecast, SurveyReport, eigenvectors_cost
 from .kept_plane import curvature_attribute, is_of_another_plane
 from .resume import UNDER_WAY, begun_before, check_continues
 from .samples import kept_losses
@@ -51,6 +52,7 @@ from .tasks import (
 
 _KINDS = {"pca": "PCA", "random": "random", "hessian": "Hessian", "ggn": "Gauss-Newton", "factors": "factor"}
 _OF_GRID = (*OF_LOSS, "extremes", "keep_samples", "metrics", "groups", "buffers")
+_FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, checkpoints, HDF5's own
 # How far the loss drawn at a network may be from its own, as a share of the larger one.
 _ROUNDING = {"float32": 1e-5, "tf32": 1e-2, "bfloat16": 5e-2}
 _EXTREMES = (
@@ -278,8 +280,36 @@ class GridExperiment(Experiment[LandscapeData]):
             stored.metrics, stored.status = values, PointStatus.MEASURED
 
     def _forecast(self, record: LandscapeData, pool: Pool, run: Run, path: Sequence[Task]) -> Forecast:
-        points = [flat for flat in pending_points(record.metrics["loss"], record.status) if self._is_ours(flat)]
-        return make_forecast(pool, self.plane, record, points, path, self.origins, self.sampling.sampling, run)
+        """Returns what the pending points and the tasks of the path cost, as far as the origin of each worker tells."""
+        pending = [flat for flat in pending_points(record.metrics["loss"], record.status) if self._is_ours(flat)]
+        space, sampling, plan = self.plane.space, self.sampling.sampling, pool.description.plan
+        everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in space.tensors)
+        moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in space.trainable)
+        grids = len(record.metrics) + (sampling == "adaptive")
+        points, passes, origin = len(pending) + len(path), 0, self.origins[0].measured
+        seconds_per_point, pass_cost = max(item.measured.seconds for item in self.origins), origin.pass_cost
+        if pass_cost is not None:
+            # Each set of weights that is off the plane takes a pass of its own.
+            states = sum(isinstance(task, StateTask) for task in path)
+            passes = states + math.ceil((points - states) / pass_cost.points)
+            seconds_per_point = pass_cost.point
+        return Forecast(
+            points=points,
+            sampling=sampling,
+            seconds_per_point=seconds_per_point,
+            workers=pool.workers,
+            memory=everything + (1 + self.plane.dimension) * moving,
+            disk=_FILE_BASE + record.status.size * (8 * grids + 1),
+            budget=run.limit,
+            spent=run.spent,
+            coarse=len(coarse_and_fine(record.shape, pending)[0]),
+            path=len(path),
+            plan=plan_text(plan.to_json(), plan.details),
+            passes=passes,
+            seconds_per_pass=0.0 if pass_cost is None else pass_cost.reading,
+            seconds_of_extremes=origin.seconds_of_extremes,
+            products=origin.products,
+        )
 
     def _is_ours(self, index: int) -> bool:
         """Returns whether this job measures a point, by its flat index, or a checkpoint, by its row."""

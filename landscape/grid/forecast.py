@@ -8,19 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collectors.networks.weight_space import direction_dtype, numpy_dtype
 from workers.hardware import size_text
-from workers.measurement_plan import plan_text
-from workers.pool import OriginValues, Pool, StateTask, Task
 
 from ..planes.axis_curvature import BOTTOM
-from ..planes.plane import Plane
 from ..record.driver import cost_text
-from ..record.run import MeasurementReport, Run, duration_text
-from ..sampling.sampling import coarse_and_fine, first_grid_counts
-from .data import LandscapeData
+from ..record.run import MeasurementReport, duration_text
+from ..sampling.sampling import first_grid_counts
 
-_FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, checkpoints, HDF5's own
 # Adaptive sampling measures at least its first grid, and this share of the other points to check itself.
 _CHECKED_SHARE = 1 / 50
 # How long a product takes, in forward passes over all samples.
@@ -128,48 +122,6 @@ class SurveyReport(MeasurementReport):
     def points_per_second(self) -> float:
         """Measurements per second of wall time."""
         return self.measured / self.seconds if self.seconds else 0.0
-
-
-def make_forecast(
-    pool: Pool,
-    plane: Plane,
-    data: LandscapeData,
-    pending: Sequence[int],
-    path: Sequence[Task],
-    origins: Sequence[OriginValues],
-    sampling: str,
-    run: Run,
-) -> Forecast:
-    """Returns what the pending points and the tasks of the path cost, as far as the origin of each worker tells."""
-    everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in plane.space.tensors)
-    moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in plane.space.trainable)
-    grids = len(data.metrics) + (sampling == "adaptive")
-    plan = pool.description.plan
-    points = len(pending) + len(path)
-    passes, origin = 0, origins[0]
-    seconds_per_point, pass_cost = max(item.measured.seconds for item in origins), origin.measured.pass_cost
-    if pass_cost is not None:
-        # Each set of weights that is off the plane takes a pass of its own.
-        states = sum(isinstance(task, StateTask) for task in path)
-        passes = states + math.ceil((points - states) / pass_cost.points)
-        seconds_per_point = pass_cost.point
-    return Forecast(
-        points=points,
-        sampling=sampling,
-        seconds_per_point=seconds_per_point,
-        workers=pool.workers,
-        memory=everything + (1 + plane.dimension) * moving,
-        disk=_FILE_BASE + data.status.size * (8 * grids + 1),
-        budget=run.limit,
-        spent=run.spent,
-        coarse=len(coarse_and_fine(data.shape, pending)[0]),
-        path=len(path),
-        plan=plan_text(plan.to_json(), plan.details),
-        passes=passes,
-        seconds_per_pass=0.0 if pass_cost is None else pass_cost.reading,
-        seconds_of_extremes=origin.measured.seconds_of_extremes,
-        products=origin.measured.products,
-    )
 
 
 def eigenvectors_cost(which: Sequence[str], seconds_per_point: float) -> str:

@@ -37,8 +37,6 @@ from .resume import UNDER_WAY, Overlap, grid_text
 
 @dataclass(frozen=True)
 class Change:
-    """Another grid for a landscape."""
-
     axes: Callable[[Plane], Axes]  # its axes, which may need the plane
     points: int  # about how many are new
     beside: AnyPath | None = None  # where it goes if it shares few points with the file, unless the user names a place

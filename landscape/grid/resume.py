@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -160,8 +159,8 @@ def _carried_over(stored: LandscapeData, fresh: LandscapeData) -> tuple[Landscap
         if name in fresh.attributes:
             attributes[name] = fresh.attributes[name]
     old_places, new_places = (
-        np.arange(math.prod(shape)).reshape(shape)[indices].reshape(-1).tolist()
-        for shape, indices in ((stored.shape, before), (fresh.shape, now))
+        np.arange(data.status.size).reshape(data.shape)[indices].reshape(-1).tolist()
+        for data, indices in ((stored, before), (fresh, now))
     )
     text = (
         f"from {grid_text(stored.x, stored.y)} to {grid_text(fresh.x, fresh.y)}: {shared.kept:,} of "

@@ -87,7 +87,6 @@ class SpooledChunks(Chunks):
             yield flat, self._places[flat].read()
 
     def digest(self, flat: int) -> bytes:
-        """Returns the digest of a point's chunk, as a text."""
         return self._places[flat].digest
 
     def add(self, flat: int, chunk: bytes) -> None:
@@ -146,8 +145,6 @@ def _spool(content: bytes = b"") -> _Store:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a chunk is."""
-
     store: _Store
     start: int
     length: int

@@ -99,7 +99,6 @@ def keep_result(data: LandscapeData, result: Result) -> None:
 
 
 def error_label(part: str, place: tuple[int, ...]) -> str:
-    """Returns under which name a point's or a checkpoint's traceback is kept."""
     numbers = ",".join(map(str, place))
     return f"grid/{numbers}" if part == "grid" else f"checkpoints/{numbers}/{part}"
 

@@ -53,8 +53,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FileFormat(Generic[R]):
-    """How measurements are read and written."""
-
     kind: FileKind
     read: Callable[[AnyPath], R]  # reads a file whole
     encode: Callable[[R], Image]  # returns the bytes of a file

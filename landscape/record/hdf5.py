@@ -28,8 +28,6 @@ _MAXIMUM_MEMBERS = 10_000
 
 @dataclass(frozen=True)
 class FileKind:
-    """A kind of file."""
-
     word: str  # what it holds, as texts call it
     format: str  # its attribute ``format``
     version: int  # the ``format_version`` that is written
@@ -268,7 +266,6 @@ def check_digest(file: Any) -> None:
 
 
 def chunk_digest(chunk: bytes) -> bytes:
-    """Returns the digest of a chunk, as a text."""
     return hashlib.sha256(chunk).hexdigest().encode()
 
 

@@ -97,7 +97,6 @@ def check_useful(method: str, given: Mapping[str, Any], table: Mapping[str, Opti
 
 
 def optional(check: Check) -> Check:
-    """Returns the check of what may be None."""
     return lambda name, value: None if value is None else check(name, value)
 
 

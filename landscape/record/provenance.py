@@ -61,7 +61,6 @@ def _way(run: AnyPath, folder: AnyPath) -> str:
 
 
 def data_set_json(item: DataSetDescription) -> dict[str, Any]:
-    """Returns which samples of a data set were measured."""
     return {"name": item.name, "num_samples": item.num_samples, "sha256": item.samples_sha256}
 
 

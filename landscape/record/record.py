@@ -30,8 +30,6 @@ _FLUSH_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Column:
-    """An array of a record."""
-
     axes: tuple[str, ...]  # their names; arrays that share an axis have the same length along it
     dtype: type  # of its values; ``str`` for a tuple of texts
     place: str  # where it lies in the file, such as "density/nodes"
@@ -217,7 +215,6 @@ R = TypeVar("R", bound=Record)
 
 
 def record_format(kind: type[R]) -> FileFormat[R]:
-    """Returns how records of a kind are read and written."""
     return FileFormat(kind.schema.kind, functools.partial(read_record, kind), record_bytes, _FLUSH_SECONDS)
 
 

@@ -122,7 +122,6 @@ def duration_seconds(name: str, value: object) -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """Returns a duration in the unit that people would use."""
     if seconds < 1:
         return f"{1000 * seconds:.3g} ms"
     for unit in ("s", "min"):

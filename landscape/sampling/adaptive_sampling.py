@@ -50,10 +50,6 @@ class AdaptiveSampling:
     def __init__(
         self, shape: tuple[int, ...], tolerance: float = 0.01, *, relative: bool = False, seed: int = 0
     ) -> None:
-        if len(shape) not in {1, 2} or min(shape) < 1:
-            raise ValueError(f"shape must be (ny, nx) or (nx,) with at least one point, but got {shape}.")
-        if not 0 < tolerance < 1:
-            raise ValueError(f"tolerance must be a share between 0 and 1, such as 0.01, but got {tolerance}.")
         self.shape = shape
         self.tolerance = tolerance
         self.relative = relative

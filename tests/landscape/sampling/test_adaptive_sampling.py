@@ -433,18 +433,6 @@ class TestGridLevels:
         assert len(AdaptiveSampling((3, 3)).next_points(np.full((3, 3), np.nan), np.zeros((3, 3), np.uint8))) == 9
 
 
-class TestBadInput:
-    @pytest.mark.parametrize("tolerance", [0.0, -1.0, 1.0, float("nan")])
-    def test_tolerance(self, tolerance):
-        with pytest.raises(ValueError, match=r"tolerance must be a share between 0 and 1, such as 0\.01, but got"):
-            AdaptiveSampling((5, 5), tolerance)
-
-    @pytest.mark.parametrize("shape", [(), (0, 3), (2, 2, 2)])
-    def test_shape(self, shape):
-        with pytest.raises(ValueError, match="shape must be"):
-            AdaptiveSampling(shape)
-
-
 def test_a_linear_interpolant_is_nan_wherever_a_value_that_it_needs_is():
     step = GridLevels.of((33, 49)).steps[-1]
     values = np.ones([len(axis) for axis in step.coarse])
