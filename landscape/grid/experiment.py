@@ -32,23 +32,13 @@ from ..record.provenance import data_set_json, measured_attributes
 from ..record.run import MeasurementReport, Run
 from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.sampling import SamplingSettings, coarse_and_fine, first_grid_counts, pending_points
+from . import tasks
 from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, DirectionsData, LandscapeData
 from .forecast import Forecast, SurveyReport, eigenvectors_cost
 from .kept_plane import curvature_attribute, is_of_another_plane
 from .resume import UNDER_WAY, begun_before, check_continues
 from .samples import kept_losses
-from .tasks import (
-    UNMEASURED,
-    Place,
-    checkpoint_tasks,
-    copy_same,
-    forget,
-    grid_tasks,
-    keep_result,
-    same_losses,
-    shares,
-)
 
 _KINDS = {"pca": "PCA", "random": "random", "hessian": "Hessian", "ggn": "Gauss-Newton", "factors": "factor"}
 _OF_GRID = (*OF_LOSS, "extremes", "keep_samples", "metrics", "groups", "buffers")
@@ -83,7 +73,7 @@ class GridExperiment(Experiment[LandscapeData]):
     unit: str = "point"
     trial: str = "measuring a point, a part of it twice"
     _changed_grid: str = ""
-    _same: dict[Place, Place] = field(default_factory=dict)
+    _same: dict[tasks.Place, tasks.Place] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = "line" if self.axes[1] is None else "landscape"
@@ -116,9 +106,9 @@ class GridExperiment(Experiment[LandscapeData]):
         """Measures the origin, and returns what this run measures of the grid and of the plane's checkpoints."""
         if not self.origins:
             self._measure_origin(record, pool)
-        forget(record, PointStatus.INTERPOLATED, PointStatus.FAILED)
-        self._same = same_losses(self.plane, record)
-        grid, *checkpoints = (np.isin(status, UNMEASURED) for status in record.statuses)
+        tasks.forget(record, PointStatus.INTERPOLATED, PointStatus.FAILED)
+        self._same = tasks.same_losses(self.plane, record)
+        grid, *checkpoints = (np.isin(status, tasks.UNMEASURED) for status in record.statuses)
         for status in checkpoints:
             # What only the file has on its plane comes after them.
             status[len(self.plane.checkpoints) :] = False
@@ -161,10 +151,8 @@ class GridExperiment(Experiment[LandscapeData]):
             if not (points or path):
                 break
             coarse, fine = coarse_and_fine(record.shape, points)
-            tasks: Iterator[Task] = itertools.chain(
-                grid_tasks(self.plane, record, coarse), path, grid_tasks(self.plane, record, fine)
-            )
-            yield from pool.run(run.in_time(tasks))
+            first, last = (tasks.grid_tasks(self.plane, record, part) for part in (coarse, fine))
+            yield from pool.run(run.in_time(itertools.chain(first, path, last)))
             path = []
         yield functools.partial(self._end, adaptive=adaptive, finished=not run.stopped)
         if self.closing is not None:
@@ -175,7 +163,7 @@ class GridExperiment(Experiment[LandscapeData]):
         """Writes a result to its place, and to those places that it is the loss of too."""
         if not isinstance(result, Result):
             return result(record) or 0
-        keep_result(record, result)
+        tasks.keep_result(record, result)
         if isinstance(result.key, tuple) and result.key[0] != "grid":
             self._copy_same(record)
         return 1
@@ -316,11 +304,11 @@ class GridExperiment(Experiment[LandscapeData]):
         return self.sampling.share is None or self.sampling.share.has(index)
 
     def _checkpoint_tasks(self, record: LandscapeData) -> list[Task]:
-        tasks = checkpoint_tasks(self.plane, record, self._same)
-        return [task for task in tasks if self._is_ours(cast("Place", task.key)[1])]
+        found = tasks.checkpoint_tasks(self.plane, record, self._same)
+        return [task for task in found if self._is_ours(cast("tasks.Place", task.key)[1])]
 
     def _copy_same(self, record: LandscapeData) -> None:
-        self.copied += copy_same(record, self._same)
+        self.copied += tasks.copy_same(record, self._same)
 
     def _start(self, record: LandscapeData) -> None:
         record.attributes["sampling"] = self.sampling.begun()
@@ -352,7 +340,7 @@ def load_plane(pool: Pool, plane: Plane, places: Iterable[tuple[float, ...]]) ->
         # The control points between the ends have the buffers of the first network.
         first = [{name: plane.buffers[name] for name in end} for end in end_buffers] * (len(plane.directions) - 1)
         end_buffers = (*first, *end_buffers)
-    far = [shares(plane, place) for place in sorted(places, key=lambda place: -math.hypot(*place))[:4]]
+    far = [tasks.shares(plane, place) for place in sorted(places, key=lambda place: -math.hypot(*place))[:4]]
     pool.load(plane.origin, plane.directions, plane.buffers, end_buffers, far)
 
 

@@ -15,27 +15,10 @@ from numpy.typing import NDArray
 from collectors.files.remote_path import RemotePath
 from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 
+from ..record import hdf5
 from ..record.attributes import check_attributes
 from ..record.checks import PointStatus, ordered
 from ..record.driver import FileFormat
-from ..record.hdf5 import (
-    LANDSCAPE,
-    BoundedReader,
-    as_text,
-    as_texts,
-    chunk_digest,
-    file_in,
-    member_names,
-    put,
-    put_group,
-    read_attribute,
-    read_attributes,
-    read_errors,
-    scaled,
-    write_attributes,
-    write_digest,
-    write_errors,
-)
 from ..record.whole_file import Image, path_of, read_whole, write_image
 from ..record.writer import save_whole
 from .checkpoints import CheckpointsData, OriginData
@@ -65,7 +48,7 @@ def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
 def read_landscape(path: str | os.PathLike[str] | RemotePath) -> LandscapeData:
     """Reads a landscape into memory and closes the file; nothing on the disk changes."""
     place = path_of(path)
-    data = read_whole(place, LANDSCAPE, read_root)
+    data = read_whole(place, hdf5.LANDSCAPE, read_root)
     data.path = place
     return data
 
@@ -87,29 +70,29 @@ def landscape_bytes(data: LandscapeData, *, with_chunks: bool = True) -> bytes:
     data.validate()
     check_attributes(data.attributes)
     buffer = io.BytesIO()
-    with file_in(buffer) as file:
+    with hdf5.file_in(buffer) as file:
         whole = with_chunks or not data.kept_samples
-        write_attributes(file, LANDSCAPE, data.attributes, complete=data.complete and whole)
+        hdf5.write_attributes(file, hdf5.LANDSCAPE, data.attributes, complete=data.complete and whole)
         _write_samples(file, data.kept_samples, _write_grid(file, data), with_chunks=with_chunks)
-        write_errors(file, data.errors)
+        hdf5.write_errors(file, data.errors)
         _write_checkpoints(file, data)
         _write_origin(file, data.origin)
-        directions = put_group(file, "directions")
+        directions = hdf5.put_group(file, "directions")
         for name, values in vars(data.directions).items():
             if values is not None:
-                put(directions, name, np.asarray(values, np.float64))
-        write_digest(file)
+                hdf5.put(directions, name, np.asarray(values, np.float64))
+        hdf5.write_digest(file)
     return buffer.getvalue()
 
 
 def _write_grid(file: Any, data: LandscapeData) -> list[Any]:
-    put(file, "x", data.x).make_scale("x")
+    hdf5.put(file, "x", data.x).make_scale("x")
     scales = [file["x"]]
     if data.y is not None:
-        put(file, "y", data.y).make_scale("y")
+        hdf5.put(file, "y", data.y).make_scale("y")
         scales.insert(0, file["y"])
     for name, values in (*ordered(data.metrics).items(), ("status", data.status)):
-        put(file, name, values, scales)
+        hdf5.put(file, name, values, scales)
     return scales
 
 
@@ -131,32 +114,32 @@ def checkpoint_columns(checkpoints: CheckpointsData) -> dict[str, NDArray[Any]]:
 def _write_checkpoints(file: Any, data: LandscapeData) -> None:
     if data.checkpoints is None:
         return
-    group = put_group(file, "checkpoints")
+    group = hdf5.put_group(file, "checkpoints")
     columns = checkpoint_columns(data.checkpoints)
-    put(group, "number", columns.pop("number")).make_scale("number")
+    hdf5.put(group, "number", columns.pop("number")).make_scale("number")
     for texts in ("name", "sha256"):
-        columns[texts] = as_texts([as_text(text) for text in getattr(data.checkpoints, texts)])
+        columns[texts] = hdf5.as_texts(getattr(data.checkpoints, texts))
     for name, values in columns.items():
-        put(group, name, values, [group["number"]])
+        hdf5.put(group, name, values, [group["number"]])
     # A dimension of its own, without which xarray would not open the group.
-    put(group, "run_name", as_texts([as_text(name) for name in data.checkpoints.runs])).make_scale("run_name")
+    hdf5.put(group, "run_name", hdf5.as_texts(data.checkpoints.runs)).make_scale("run_name")
 
 
 def _write_origin(file: Any, origin: OriginData) -> None:
-    group = put_group(file, "origin")
+    group = hdf5.put_group(file, "origin")
     for name, value in {"x": origin.x, "y": origin.y, **ordered(origin.metrics)}.items():
         if value is not None:
-            put(group, name, np.float64(value))
-    put(group, "status", np.uint8(origin.status))
+            hdf5.put(group, name, np.float64(value))
+    hdf5.put(group, "status", np.uint8(origin.status))
     for name in _ORIGIN_TEXTS:
-        put(group, name, as_texts([as_text(getattr(origin, name))])[0])
+        hdf5.put(group, name, hdf5.as_texts([getattr(origin, name)])[0])
     if origin.number is not None:
-        put(group, "number", np.int64(origin.number))
+        hdf5.put(group, "number", np.int64(origin.number))
 
 
 def read_root(file: Any, size: int) -> LandscapeData:
     """Returns a landscape from an open HDF5 file of ``size`` bytes; raises anything where its contents are wrong."""
-    reader = BoundedReader(size)
+    reader = hdf5.BoundedReader(size)
     arrays, groups = reader.members(file)
     directions, _ = reader.members(groups["directions"])
     data = LandscapeData(
@@ -171,8 +154,8 @@ def read_root(file: Any, size: int) -> LandscapeData:
         ),
         origin=_origin(reader, groups["origin"]),
         checkpoints=_checkpoints(reader, groups["checkpoints"]) if "checkpoints" in groups else None,
-        errors=read_errors(reader, groups["errors"]),
-        attributes=read_attributes(file),
+        errors=hdf5.read_errors(reader, groups["errors"]),
+        attributes=hdf5.read_attributes(file),
     )
     data.validate()
     check_attributes(data.attributes)
@@ -184,7 +167,7 @@ def read_root(file: Any, size: int) -> LandscapeData:
     return data
 
 
-def _checkpoints(reader: BoundedReader, group: Any) -> CheckpointsData:
+def _checkpoints(reader: hdf5.BoundedReader, group: Any) -> CheckpointsData:
     columns, _ = reader.members(group, _CHECKPOINT_TEXTS)
     # Files that were written before checkpoints had digests lack them.
     columns.setdefault("sha256", np.full(len(columns["name"]), b""))
@@ -206,7 +189,7 @@ def _checkpoints(reader: BoundedReader, group: Any) -> CheckpointsData:
     )
 
 
-def _origin(reader: BoundedReader, group: Any) -> OriginData:
+def _origin(reader: hdf5.BoundedReader, group: Any) -> OriginData:
     values, _ = reader.members(group, _ORIGIN_TEXTS)
     texts = {name: values.pop(name).item().decode("utf-8") for name in _ORIGIN_TEXTS}
     return OriginData(
@@ -223,11 +206,11 @@ def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[A
     """Adds losses of samples, targets and weights to an open HDF5 file with the axes ``scales``: y and x, or x."""
     if not kept:
         return
-    root = put_group(file, _SAMPLES)
+    root = hdf5.put_group(file, _SAMPLES)
     for name in sorted(kept):
         item = kept[name]
-        group = put_group(root, name)
-        put(group, "sample", np.arange(item.count, dtype=np.int64)).make_scale("sample")
+        group = hdf5.put_group(root, name)
+        hdf5.put(group, "sample", np.arange(item.count, dtype=np.int64)).make_scale("sample")
         chunk_shape = (*(1 for _ in item.shape), item.count)
         losses = group.create_dataset("loss", (*item.shape, item.count), "<f4", chunks=chunk_shape, **_STORED)
         digests = [b""] * math.prod(item.shape)
@@ -236,24 +219,24 @@ def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[A
                 digests[flat] = item.chunks.digest(flat)
         for flat, chunk in item.chunks.items() if with_chunks else ():
             losses.id.write_direct_chunk((*place_on_grid(flat, item.shape), 0), chunk)
-            digests[flat] = chunk_digest(chunk)
-        scaled(losses, (*scales, group["sample"]))
-        put(group, _DIGESTS, as_texts(digests).reshape(item.shape), scales)
+            digests[flat] = hdf5.chunk_digest(chunk)
+        hdf5.scaled(losses, (*scales, group["sample"]))
+        hdf5.put(group, _DIGESTS, hdf5.as_texts(digests).reshape(item.shape), scales)
         for label, values in (("target", item.targets), ("weight", item.weights)):
             if values is not None:
-                put(group, label, values, [group["sample"]])
+                hdf5.put(group, label, values, [group["sample"]])
 
 
 def _read_samples(
-    reader: BoundedReader, root: Any, measured: NDArray[np.bool_], first: str | None
+    reader: hdf5.BoundedReader, root: Any, measured: NDArray[np.bool_], first: str | None
 ) -> dict[str, KeptLosses]:
     """Returns the losses of samples by the data set's name, the main one first; their values stay in the file."""
     flats = np.flatnonzero(measured).tolist()
     sizes: dict[str, int] = {}
     found: dict[str, KeptLosses] = {}
-    for name in sorted(member_names(root), key=lambda name: (name != first, name)):
+    for name in sorted(hdf5.member_names(root), key=lambda name: (name != first, name)):
         group = root[name]
-        columns = {label: group[label] for label in member_names(group)}
+        columns = {label: group[label] for label in hdf5.member_names(group)}
         losses = columns["loss"]
         sizes[name] = _check_losses(losses, measured.shape, len(flats), name)
         check_size(measured.shape, sizes)
@@ -280,7 +263,7 @@ def _chunks_of(losses: Any, number: int, digests: Mapping[int, bytes]) -> Chunks
     for flat, digest in () if is_unfinished else digests.items():
         place = place_on_grid(flat, shape)
         chunk = bytes(losses.id.read_direct_chunk((*place, 0))[1])
-        if digest not in (b"", chunk_digest(chunk)):
+        if digest not in (b"", hdf5.chunk_digest(chunk)):
             raise ValueError(f"the losses of samples at point {place} are not those that were written")
         chunks.add(flat, chunk)
     return chunks
@@ -296,7 +279,7 @@ def _check_losses(losses: Any, shape: tuple[int, ...], points: int, name: str) -
     found = losses.shape, losses.dtype, losses.chunks, filters, properties.get_external_count()
     if found != expected or count < 1:
         raise ValueError(f"the losses of samples {name!r} are stored as {found}, but {expected} was expected")
-    chunks, complete = losses.id.get_num_chunks(), bool(read_attribute(losses.file, "complete"))
+    chunks, complete = losses.id.get_num_chunks(), bool(hdf5.read_attribute(losses.file, "complete"))
     # Those of an unfinished file may lie beside it.
     if chunks != points and (complete or chunks):
         raise ValueError(f"{chunks} points have losses of samples {name!r}, but {points} are measured")
@@ -305,7 +288,7 @@ def _check_losses(losses: Any, shape: tuple[int, ...], points: int, name: str) -
 
 def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwrite: bool = False) -> Path:
     """Writes a landscape file, and returns its path; one that is there is replaced only with ``overwrite``."""
-    return save_whole(path, lambda: landscape_bytes(data), LANDSCAPE, overwrite=overwrite)
+    return save_whole(path, lambda: landscape_bytes(data), hdf5.LANDSCAPE, overwrite=overwrite)
 
 
-LANDSCAPE_FILE = FileFormat(LANDSCAPE, read_landscape, landscape_bytes, unfinished=UnfinishedLandscape)
+LANDSCAPE_FILE = FileFormat(hdf5.LANDSCAPE, read_landscape, landscape_bytes, unfinished=UnfinishedLandscape)

@@ -7,7 +7,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,9 +65,9 @@ def write_errors(file: Any, errors: Mapping[str, str]) -> None:
     # Points tend to fail for one reason: each different traceback is stored once.
     tracebacks = [_shortened(as_text(traceback)) for traceback in errors.values()]
     unique = {text: index for index, text in enumerate(dict.fromkeys(tracebacks))}
-    put(group, "place", as_texts([as_text(place) for place in errors]))
+    put(group, "place", as_texts(errors))
     put(group, "traceback_index", np.array([unique[text] for text in tracebacks], np.int64))
-    put(group, "traceback", as_texts(list(unique)))
+    put(group, "traceback", as_texts(unique))
 
 
 def file_in(buffer: io.BytesIO) -> Any:
@@ -111,11 +111,12 @@ def put_text(file: Any, name: str, text: str) -> None:
     file.attrs.create(name, encoded, dtype=h5py.string_dtype("utf-8", max(len(encoded), 1)))
 
 
-def as_texts(texts: Sequence[bytes]) -> NDArray[Any]:
-    """Returns encoded texts as an array that can be stored."""
+def as_texts(texts: Iterable[str | bytes]) -> NDArray[Any]:
+    """Returns texts, encoded or not, as an array that can be stored."""
     import h5py
 
-    return np.array(texts, h5py.string_dtype("utf-8", max([1, *map(len, texts)])))
+    encoded = [text if isinstance(text, bytes) else as_text(text) for text in texts]
+    return np.array(encoded, h5py.string_dtype("utf-8", max([1, *map(len, encoded)])))
 
 
 def as_text(text: str) -> bytes:

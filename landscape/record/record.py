@@ -234,7 +234,7 @@ def record_bytes(record: Record) -> bytes:
             if folder not in groups:
                 groups[folder] = hdf5.put_group(file, folder)
             if column.dtype is str:
-                values = hdf5.as_texts(list(map(hdf5.as_text, values)))
+                values = hdf5.as_texts(values)
             dataset = hdf5.put(groups[folder], leaf, values)
             if name in schema.coordinates:
                 dataset.make_scale(name)
