@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from collectors.files.places import AnyPath
 from collectors.shapes import Float64, UInt8
 
 from ..record.checks import PointStatus, check_array, check_axis, check_metrics, check_status
 from .checkpoints import CheckpointsData, OriginData, check_checkpoints, check_origin
 from .samples import KeptLosses
-
-if TYPE_CHECKING:
-    from collectors.files.places import AnyPath
-
 
 LOSS_ERROR = "loss_error"
 """The estimated error of the loss, among the metrics of a landscape with interpolated points; 0 where measured."""

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.shapes import Bool, Float64
 from workers.metric_names import MetricName
 
 from ..errors import MEASURE_BARRIER
 from ..record.checks import PointStatus
+from .checkpoints import CheckpointsData
 from .data import LOSS_ERROR, LandscapeData
 from .samples import UNNAMED, KeptLosses
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .checkpoints import CheckpointsData
-
 
 STANDARD_ERRORS = 2.0
 """By how many standard errors two values must differ, where they have any."""
@@ -201,21 +197,19 @@ def highest_rise(landscape: LandscapeData, metric: str = "loss") -> Rise:
     """Returns the largest rise between the two networks; points without a value count nothing."""
     if not np.isfinite(ends_of_way(landscape, metric)).all():
         return Rise(math.nan, math.nan, math.nan, math.nan)
-    chord = chord_of(landscape, metric)
+    x, chord = landscape.x, chord_of(landscape, metric)
     above = landscape[metric] - chord
-    within = (landscape.x >= 0) & (landscape.x <= 1)
-    counted = np.flatnonzero(within & ~np.isnan(above) & (landscape.status != PointStatus.FAILED))
-    place = counted[np.argmax(above[counted])]
-    inner = counted[(landscape.x[counted] > 0) & (landscape.x[counted] < 1)]
-    rises = above[place] > 0
-    if not rises and not len(inner):
-        return Rise(0.0, 0.0, math.nan, float(chord[landscape.x == 0][0]))
-    point = place if rises else inner[np.argmax(above[inner])]
-    height, at = float(above[point]), float(landscape.x[point])
+    counted = np.flatnonzero((x >= 0) & (x <= 1) & ~np.isnan(above) & (landscape.status != PointStatus.FAILED))
+    rises, nothing = above[counted].max() > 0, Rise(0.0, 0.0, math.nan, float(chord[x == 0][0]))
+    if not rises:
+        counted = counted[(x[counted] > 0) & (x[counted] < 1)]
+    if not len(counted):
+        return nothing
+    point = counted[np.argmax(above[counted])]
+    height, at = float(above[point]), float(x[point])
     kept = landscape.attributes.get(BARRIER) or {}
     known = metric == "loss" and kept.get("at") == at and kept.get("stderr") is not None
     stderr = float(kept["stderr"]) if known else math.nan
     if rises:
         return Rise(height, at, stderr, float(chord[point]))
-    limit = max(height + ONE_SIDED * stderr, 0.0) if known else math.nan
-    return Rise(0.0, 0.0, math.nan, float(chord[landscape.x == 0][0]), at, limit)
+    return replace(nothing, nearest=at, limit=max(height + ONE_SIDED * stderr, 0.0) if known else math.nan)

@@ -165,7 +165,7 @@ class GridExperiment(Experiment[LandscapeData]):
             return result(record) or 0
         tasks.keep_result(record, result)
         if isinstance(result.key, tuple) and result.key[0] != "grid":
-            self._copy_same(record)
+            self.copied += tasks.copy_same(record, self._same)
         return 1
 
     def warn(self, record: LandscapeData, run: Run) -> None:
@@ -219,6 +219,12 @@ class GridExperiment(Experiment[LandscapeData]):
                 **places, **who, metric_names=description.metrics, has_buffers=bool(plane.space.buffers)
             )
         options = description.options
+        identity = identity_of(description, _OF_GRID, {"plane": plane.identity})
+        if options.buffers != "fixed" and plane.end_buffers:
+            identity["buffers"]["at_networks"] = "own"
+        # The name of the main data set, the first one, may change.
+        if others := {item.name: data_set_json(item) for item in description.datasets[1:]}:
+            identity["samples"]["further"] = others
         attributes = {
             **self.attributes,
             **measured_attributes(description),
@@ -237,7 +243,7 @@ class GridExperiment(Experiment[LandscapeData]):
                 *([_INTERPOLATED] if options.buffers == "interpolate" else []),
                 *([_EXTREMES] if options.extremes else []),
             ],
-            "identity": self._identity(description),
+            "identity": identity,
             **self._curvature_attribute,
         }
         bends = () if plane.curvature is None else (plane.curvature.eigenvalues, plane.curvature.residuals)
@@ -246,15 +252,6 @@ class GridExperiment(Experiment[LandscapeData]):
         vars(data.origin).update(asdict(plane.origin_role))
         data.kept_samples = kept_losses(description.kept, data.shape)
         return data
-
-    def _identity(self, description: EvaluatorDescription) -> dict[str, Any]:
-        identity = identity_of(description, _OF_GRID, {"plane": self.plane.identity})
-        if description.options.buffers != "fixed" and self.plane.end_buffers:
-            identity["buffers"]["at_networks"] = "own"
-        # The name of the main data set, the first one, may change.
-        if others := {item.name: data_set_json(item) for item in description.datasets[1:]}:
-            identity["samples"]["further"] = others
-        return identity
 
     def _measure_origin(self, record: LandscapeData, pool: Pool) -> None:
         self.origins = pool.measure_origin()
@@ -307,12 +304,9 @@ class GridExperiment(Experiment[LandscapeData]):
         found = tasks.checkpoint_tasks(self.plane, record, self._same)
         return [task for task in found if self._is_ours(cast("tasks.Place", task.key)[1])]
 
-    def _copy_same(self, record: LandscapeData) -> None:
-        self.copied += tasks.copy_same(record, self._same)
-
     def _start(self, record: LandscapeData) -> None:
         record.attributes["sampling"] = self.sampling.begun()
-        self._copy_same(record)
+        self.copied += tasks.copy_same(record, self._same)
 
     def _end(self, record: LandscapeData, adaptive: AdaptiveSampling, *, finished: bool) -> None:
         """Interpolates between what is measured, and notes how the sampling ended."""

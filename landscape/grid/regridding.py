@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
-from collectors.validation import check_instance, check_int, wrong_type, wrong_value
+from collectors.validation import check_instance, check_int, wrong_value
 from workers.users_code import warn_user
 
 from ..planes.extent import check_extent, spans
@@ -43,9 +43,8 @@ class Change:
     under_way: Any = None  # what the same call after an interruption must know
 
 
-def read_source(file: object) -> LandscapeData:
-    if not isinstance(file, str | os.PathLike | RemotePath):
-        raise wrong_type("file", "the path of a landscape file, or its URL", file)
+def read_source(file: Any) -> LandscapeData:
+    check_instance("file", file, str | os.PathLike | RemotePath, "the path of a landscape file, or its URL")
     data = read_landscape(file)
     if share := share_of(data.attributes):
         raise ValueError(

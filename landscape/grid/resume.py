@@ -66,9 +66,8 @@ def check_continues(stored: Stored[LandscapeData], fresh: LandscapeData, source:
     stored.check(fresh)
     check_vectors(record, fresh.attributes, path)
     shared = Overlap(record, fresh.x, fresh.y)
-    if _stays_on_its_grid(shared, record, fresh) or shared.kept == shared.measured:
-        return
-    if shared.holds_all and record.complete:
+    loses_nothing = shared.kept == shared.measured or (shared.holds_all and record.complete)
+    if loses_nothing or _stays_on_its_grid(shared, record, fresh):
         return
     more = "It has every point of that grid, and more, and is not finished. " if shared.holds_all else ""
     raise LandscapeGridError(

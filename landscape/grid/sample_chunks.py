@@ -179,10 +179,10 @@ class FiledChunks(Chunks):
                 place = place_on_grid(flat, self._shape)
                 try:
                     chunk = bytes(losses.id.read_direct_chunk((*place, 0))[1])
+                    if self._places[flat] not in (b"", chunk_digest(chunk)):
+                        raise ValueError("its digest differs")
                 except (RuntimeError, ValueError, OSError) as error:
                     raise _damaged(f"point {list(place)} of {self._path}") from error
-                if self._places[flat] not in (b"", chunk_digest(chunk)):
-                    raise _damaged(f"point {list(place)} of {self._path}")
                 yield flat, chunk
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from collectors.networks.weight_space import State
 from collectors.shapes import Bool, Float64
 from collectors.weights.aligned import NetworkState
 from collectors.weights.safetensors_file import StateReader, portable
@@ -18,9 +19,6 @@ from ..record.checks import PointStatus
 from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, LandscapeData
 from .sample_chunks import place_on_grid
-
-if TYPE_CHECKING:
-    from collectors.networks.weight_space import State
 
 UNMEASURED = (PointStatus.PENDING, PointStatus.FAILED)
 """What is still to be measured, or once more."""

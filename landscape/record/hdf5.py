@@ -103,12 +103,10 @@ def scaled(dataset: Any, scales: Sequence[Any]) -> Any:
 
 
 def put_text(file: Any, name: str, text: str) -> None:
-    import h5py
-
     # Text of a fixed length: HDF5 keeps the other kind in a heap without checksums, and one damaged byte
     # there can keep it reading for ever.
     encoded = text.encode("utf-8")
-    file.attrs.create(name, encoded, dtype=h5py.string_dtype("utf-8", max(len(encoded), 1)))
+    file.attrs.create(name, encoded, dtype=as_texts([encoded]).dtype)
 
 
 def as_texts(texts: Iterable[str | bytes]) -> NDArray[Any]:

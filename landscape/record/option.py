@@ -142,9 +142,7 @@ def check_share_of_grid(name: str, value: Any) -> Share | None:
     if value is None or isinstance(value, Share):
         return value
     expected = 'text such as "2/4", whose first number is from 1 to the second, or "array"'
-    if not isinstance(value, str):
-        raise wrong_type(name, expected, value)
-    if value == "array":
+    if check_instance(name, value, str, expected) == "array":
         return _share_of_array(name)
     found = re.fullmatch(r"(\d{1,4})/(\d{1,4})", value)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
@@ -193,8 +191,7 @@ def check_plan(name: str, value: Any) -> MeasurementPlan | None:
     """Returns the plan that a user gives, as such or as a file's; None where none is given."""
     if value is None or isinstance(value, MeasurementPlan):
         return value
-    if not isinstance(value, str | os.PathLike):
-        raise wrong_type(name, "a MeasurementPlan, the path of a landscape file, or None", value)
+    check_instance(name, value, str | os.PathLike, "a MeasurementPlan, the path of a landscape file, or None")
     path = check_directory(name, value)
     stored = read_file_attributes(path).get("measurement_plan")
     if stored is None:

@@ -7,10 +7,11 @@ import io
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
+from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
 from collectors.shapes import UInt8
 
@@ -20,9 +21,6 @@ from .checks import PointStatus, check_array, check_status
 from .driver import FileFormat, Stored
 from .hdf5 import FileKind
 from .whole_file import path_of, read_whole
-
-if TYPE_CHECKING:
-    from collectors.files.places import AnyPath
 
 # A row may have cost minutes.
 _FLUSH_SECONDS = 0.5

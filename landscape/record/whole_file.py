@@ -17,7 +17,7 @@ from collectors.files.file_kinds import ENOUGH_BYTES, other_kind
 from collectors.files.local_files import writing
 from collectors.files.places import AnyPath, check_directory, is_url, lost_slashes_hint
 from collectors.files.remote_path import RemotePath
-from collectors.validation import wrong_type
+from collectors.validation import check_instance
 
 from .. import errors
 from ..replacing import first_bytes, not_replaced
@@ -159,9 +159,7 @@ def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
     """Returns where a file lies, on this machine or behind a URL."""
     if isinstance(path, RemotePath) or is_url(path):
         return check_directory("path", path)
-    if not isinstance(path, str | os.PathLike):
-        raise wrong_type("path", "a path (str or os.PathLike)", path)
-    return Path(path)
+    return Path(check_instance("path", path, str | os.PathLike, "a path (str or os.PathLike)"))
 
 
 @contextmanager
