@@ -12,14 +12,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.files.remote_path import RemotePath
 from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 
 from ..record import hdf5
 from ..record.attributes import check_attributes
 from ..record.checks import PointStatus, ordered
 from ..record.driver import FileFormat
-from ..record.whole_file import Image, path_of, read_whole, write_image
+from ..record.whole_file import GivenPath, Image, path_of, read_whole, write_image
 from ..record.writer import save_whole
 from .checkpoints import CheckpointsData, OriginData
 from .data import DirectionsData, LandscapeData
@@ -45,7 +44,7 @@ def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
     write_image(path, landscape_bytes(data))
 
 
-def read_landscape(path: str | os.PathLike[str] | RemotePath) -> LandscapeData:
+def read_landscape(path: GivenPath) -> LandscapeData:
     """Reads a landscape into memory and closes the file; nothing on the disk changes."""
     place = path_of(path)
     data = read_whole(place, hdf5.LANDSCAPE, read_root)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import io
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeVar
@@ -12,7 +11,6 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 
 from collectors.files.places import AnyPath
-from collectors.files.remote_path import RemotePath
 from collectors.shapes import UInt8
 
 from . import hdf5
@@ -20,7 +18,7 @@ from .attributes import check_attributes
 from .checks import PointStatus, check_array, check_status
 from .driver import FileFormat, Stored
 from .hdf5 import FileKind
-from .whole_file import path_of, read_whole
+from .whole_file import GivenPath, path_of, read_whole
 
 # A row may have cost minutes.
 _FLUSH_SECONDS = 0.5
@@ -244,7 +242,7 @@ def record_bytes(record: Record) -> bytes:
     return buffer.getvalue()
 
 
-def read_record(kind: type[R], path: str | os.PathLike[str] | RemotePath) -> R:
+def read_record(kind: type[R], path: GivenPath) -> R:
     """Reads the file of a record into memory and closes it; nothing on the disk changes."""
     place = path_of(path)
     record = read_whole(place, kind.schema.kind, functools.partial(_read, kind))

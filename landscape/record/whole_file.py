@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 T = TypeVar("T")
+GivenPath: TypeAlias = str | os.PathLike[str] | RemotePath
 # Large arrays are parts of their own, so that they need not be copied.
 Image: TypeAlias = "bytes | Sequence[Buffer]"
 
@@ -67,7 +68,7 @@ def parts_of(image: Image) -> Sequence[Buffer]:
     return [image] if isinstance(image, bytes) else image
 
 
-def read_whole(path: str | os.PathLike[str] | RemotePath, kind: FileKind, read: Callable[[Any, int], T]) -> T:
+def read_whole(path: GivenPath, kind: FileKind, read: Callable[[Any, int], T]) -> T:
     """Returns what ``read``, which may raise anything for wrong contents, makes of the HDF5 file and its size."""
     import h5py
 
@@ -98,7 +99,7 @@ def holds_ours(path: AnyPath) -> bool:
     return first_bytes(path, len(_SIGNATURE)) == _SIGNATURE and _format_of(path) in _KINDS
 
 
-def kind_of(path: str | os.PathLike[str] | RemotePath) -> FileKind:
+def kind_of(path: GivenPath) -> FileKind:
     """Returns of which of our kinds a file is; that of a landscape where it does not say, so that reading it does."""
     return _KINDS.get(_format_of(_source(path_of(path), LANDSCAPE)), LANDSCAPE)
 
@@ -112,7 +113,7 @@ def _format_of(source: AnyPath | bytes, damaged: str = "") -> Any:
         return damaged
 
 
-def read_file_attributes(path: str | os.PathLike[str] | RemotePath) -> dict[str, Any]:
+def read_file_attributes(path: GivenPath) -> dict[str, Any]:
     """Returns the attributes of a file of any of our kinds; the errors are those of ``read_whole``."""
     place = path_of(path)
     return read_whole(place, kind_of(place), _attributes)
@@ -155,7 +156,7 @@ def read_header(path: AnyPath) -> Header | None:
             return Header(kind, bool(hdf5.read_attribute(file, "complete")), status.shape, counts, numbers, attributes)
 
 
-def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
+def path_of(path: GivenPath) -> AnyPath:
     """Returns where a file lies, on this machine or behind a URL."""
     if isinstance(path, RemotePath) or is_url(path):
         return check_directory("path", path)
