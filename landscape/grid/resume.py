@@ -82,11 +82,7 @@ def check_continues(stored: Stored[LandscapeData], fresh: LandscapeData, source:
 def begun_before(
     stored: Stored[LandscapeData], fresh: LandscapeData, source: LandscapeData | None = None
 ) -> tuple[LandscapeData, str]:
-    """Returns ``fresh`` with what its file or the source holds, and in words what was kept of another grid, or "".
-
-    The errors are those of ``check_continues``.
-    """
-    check_continues(stored, fresh, source)
+    """Returns ``fresh`` with what was checked to continue it, and in words what was kept of another grid, or ""."""
     record, kept = stored.record, ""
     if record is not None:
         shared = Overlap(record, fresh.x, fresh.y)
@@ -154,9 +150,7 @@ def _carried_over(stored: LandscapeData, fresh: LandscapeData) -> tuple[Landscap
     for name, values in metrics.items():
         values[now] = np.where(kept, stored.metrics[name][before], np.nan)
     attributes = {name: value for name, value in stored.attributes.items() if name != UNDER_WAY}
-    for name in ("identity", UNDER_WAY):
-        if name in fresh.attributes:
-            attributes[name] = fresh.attributes[name]
+    attributes |= {name: fresh.attributes[name] for name in ("identity", UNDER_WAY) if name in fresh.attributes}
     old_places, new_places = (
         np.arange(data.status.size).reshape(data.shape)[indices].reshape(-1).tolist()
         for data, indices in ((stored, before), (fresh, now))
