@@ -189,8 +189,7 @@ def ends_of_way(landscape: LandscapeData, metric: str = "loss") -> tuple[float, 
 def chord_of(landscape: LandscapeData, metric: str = "loss") -> Float64[np.ndarray, " nx"]:
     """Returns the height of the straight line between the two networks' values at each point, shape (nx,)."""
     first, last = ends_of_way(landscape, metric)
-    chord: Float64[np.ndarray, " nx"] = (1 - landscape.x) * first + landscape.x * last
-    return chord
+    return np.asarray((1 - landscape.x) * first + landscape.x * last)
 
 
 def highest_rise(landscape: LandscapeData, metric: str = "loss") -> Rise:

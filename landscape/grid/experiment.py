@@ -180,7 +180,20 @@ class GridExperiment(Experiment[LandscapeData]):
                 "the loss is NaN or infinite at every point; it is stored as it is. Check the data and the checkpoint "
                 "that the plane is centred on, or measure a smaller region.",
             )
-        _warn_of_other_losses(self.plane, record)
+        # Where a line, a plane or a curve through networks does not meet the loss of one of them.
+        found, named = record.checkpoints, self.plane.identity.get("points") or self.plane.checkpoints
+        if self.plane.decomposition not in ("points", "path") or found is None:
+            return
+        own, drawn = (part["loss"][: len(named)] for part in (found.metrics, found.projected))
+        rounding = _ROUNDING[record.attributes["measurement_plan"].get("precision", "float32")]
+        with np.errstate(invalid="ignore"):
+            far = np.abs(own - drawn) > rounding * np.maximum(1e-2, np.fmax(np.abs(own), np.abs(drawn)))
+        for row in np.flatnonzero(far).tolist():
+            warn_user(
+                f"the loss drawn at {found.label(row, 'network')} is {drawn[row]:.6g}, but its own is {own[row]:.6g}: "
+                "something that is no trainable weight differs between the networks (a frozen parameter, or buffers "
+                "that are the first network's everywhere).",
+            )
 
     def report(self, report: MeasurementReport) -> SurveyReport:
         """Returns what it cost, and was expected to; the origin is measured in any case, what is copied is not."""
@@ -219,6 +232,7 @@ class GridExperiment(Experiment[LandscapeData]):
                 **places, **who, metric_names=description.metrics, has_buffers=bool(plane.space.buffers)
             )
         options = description.options
+        further = {_INTERPOLATED: options.buffers == "interpolate", _EXTREMES: options.extremes}
         identity = identity_of(description, _OF_GRID, {"plane": plane.identity})
         if options.buffers != "fixed" and plane.end_buffers:
             identity["buffers"]["at_networks"] = "own"
@@ -237,12 +251,7 @@ class GridExperiment(Experiment[LandscapeData]):
             # Functions cannot be compared, so a file only names "target".
             **({"groups": "target"} if options.groups == "target" else {}),
             "buffers": options.buffers,
-            "notes": [
-                *description.notes,
-                *plane.notes,
-                *([_INTERPOLATED] if options.buffers == "interpolate" else []),
-                *([_EXTREMES] if options.extremes else []),
-            ],
+            "notes": [*description.notes, *plane.notes, *(note for note, applies in further.items() if applies)],
             "identity": identity,
             **self._curvature_attribute,
         }
@@ -345,21 +354,4 @@ def check_same_network(plane: Plane, space: WeightSpace) -> None:
             f"the plane was made for another network ({plane.space.network}) than callback_fn returns:\n  "
             + "\n  ".join(differences[:20])
             + "\nUse the same network for both, also where callback_fn asks whether there is a GPU."
-        )
-
-
-def _warn_of_other_losses(plane: Plane, data: LandscapeData) -> None:
-    """Warns where a line, a plane or a curve through networks does not meet the loss of one of them."""
-    found, named = data.checkpoints, plane.identity.get("points") or plane.checkpoints
-    if plane.decomposition not in ("points", "path") or found is None:
-        return
-    own, drawn = (part["loss"][: len(named)] for part in (found.metrics, found.projected))
-    rounding = _ROUNDING[data.attributes["measurement_plan"].get("precision", "float32")]
-    with np.errstate(invalid="ignore"):
-        far = np.abs(own - drawn) > rounding * np.maximum(1e-2, np.fmax(np.abs(own), np.abs(drawn)))
-    for row in np.flatnonzero(far).tolist():
-        warn_user(
-            f"the loss drawn at {found.label(row, 'network')} is {drawn[row]:.6g}, but its own is {own[row]:.6g}: "
-            "something that is no trainable weight differs between the networks (a frozen parameter, or buffers that "
-            "are the first network's everywhere).",
         )

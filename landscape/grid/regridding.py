@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ def find_change(
 
 
 def _to_size(data: LandscapeData, axes: Sequence[NDArray[np.float64]], size: object, output: object) -> Change:
-    path = _path(data)
+    path = cast("AnyPath", data.path)
     sizes = _one_for_each_axis("size", size, axes)
     fewer = [(wanted, len(axis)) for wanted, axis in zip(sizes, axes, strict=True) if wanted < len(axis)]
     if fewer:
@@ -127,7 +127,7 @@ def regrid(
     chosen: Mapping[str, Any],
 ) -> tuple[LandscapeData, SurveyReport] | None:
     """Measures a landscape on the grid of ``change``, in its file, beside it or in ``output``; None after a dry run."""
-    file = _path(source)
+    file = cast("AnyPath", source.path)
     sampling, run = sampling_settings(source, chosen), Run.checked({**chosen, "overwrite": False})
     how = {**chosen, **measured_options(source, file, chosen["groups"])}
     path = output_file(output) if output is not None else change.beside or file
@@ -156,11 +156,6 @@ def regrid(
 
         plans = [Stored(LANDSCAPE_FILE, file, source)]
         return next(iter(carry_out(experiments, [stored], callback_fn, how, run, points=points, plans=plans)), None)
-
-
-def _path(data: LandscapeData) -> AnyPath:
-    assert data.path is not None
-    return data.path
 
 
 def _listed(axes: Axes) -> list[NDArray[np.float64]]:

@@ -66,9 +66,8 @@ class GridLevels:
         for step in self.steps:
             spans = []
             for coarse, fine, index in zip(step.coarse, step.fine, (row, column), strict=True):
-                last = len(coarse) - 1
                 low = coarse[max(int(np.searchsorted(coarse, index)) - 1, 0)]
-                high = coarse[min(int(np.searchsorted(coarse, index, side="right")), last)]
+                high = coarse[min(int(np.searchsorted(coarse, index, side="right")), len(coarse) - 1)]
                 spans.append(fine[(fine >= low) & (fine <= high)])
             near[np.ix_(*spans)] = True
         return near
