@@ -189,7 +189,6 @@ class OriginData:
 
 
 def check_checkpoints(checkpoints: CheckpointsData, *, line: bool) -> None:
-    """Checks that names, shapes, types, runs and status values fit together; a ``ValueError`` says what does not."""
     rows = len(checkpoints.number) if checkpoints.number.ndim == 1 else -1
     count = (rows,)
     if (checkpoints.y is None) != line:
@@ -229,7 +228,6 @@ def check_checkpoints(checkpoints: CheckpointsData, *, line: bool) -> None:
 
 
 def check_origin(origin: OriginData, *, line: bool) -> None:
-    """Checks the origin; a ``ValueError`` says what is wrong with it."""
     check_metric_names("origin.metrics", origin.metrics)
     if (origin.y is None) != line:
         raise ValueError("origin.y must be None for a line and a number for a plane.")

@@ -45,7 +45,6 @@ def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
 
 
 def read_landscape(path: GivenPath) -> LandscapeData:
-    """Reads a landscape into memory and closes the file; nothing on the disk changes."""
     place = path_of(path)
     data = read_whole(place, hdf5.LANDSCAPE, read_root)
     data.path = place
@@ -286,7 +285,6 @@ def _check_losses(losses: Any, shape: tuple[int, ...], points: int, name: str) -
 
 
 def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwrite: bool = False) -> Path:
-    """Writes a landscape file, and returns its path; one that is there is replaced only with ``overwrite``."""
     return save_whole(path, lambda: landscape_bytes(data), hdf5.LANDSCAPE, overwrite=overwrite)
 
 

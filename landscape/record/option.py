@@ -54,17 +54,14 @@ class Option:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that help and shell show."""
         return self.check if isinstance(self.check, tuple) else self.words
 
     def checked(self, name: str, value: Any) -> Any:
-        """Returns the checked value; errors call it ``name``."""
         if isinstance(self.check, tuple):
             return check_choice(name, value, self.check)
         return value if self.check is None else self.check(name, value)
 
     def or_none(self, typed: Any, help: str = "", **changes: Any) -> Option:
-        """Returns the option where it may be left out, which is None."""
         check = optional(self.checked)
         return replace(self, default=None, check=check, help=help, typed=typed, words=self.choices, **changes)
 

@@ -98,8 +98,6 @@ class ChangeOptions(TypedDict, total=False):
 
 
 class RunOptions(_SurfaceOptions, GridOptions, total=False):
-    """How the landscapes of a run are measured."""
-
     normalization: str
     perturb_one_dimensional: bool
     centering: str
@@ -112,8 +110,6 @@ class RunOptions(_SurfaceOptions, GridOptions, total=False):
 
 
 class CurvatureOptions(TypedDict, total=False):
-    """What is measured of a loss's curvature."""
-
     top: int
     bottom: int
     matrix: str
@@ -126,16 +122,12 @@ class CurvatureOptions(TypedDict, total=False):
 
 
 class RunCurvatureOptions(CurvatureOptions, LossOptions, total=False):
-    """What is measured of a run's curvature, and how."""
-
     num_samples: int | Mapping[str, int | None] | None
     device_ids: list[int] | None
     name: str | None
 
 
 class EigenvectorOptions(TypedDict, total=False):
-    """Along which eigenvectors a plane goes, and how they are found."""
-
     which: str | Sequence[str]
     matrix: str
     rise: float
@@ -144,8 +136,6 @@ class EigenvectorOptions(TypedDict, total=False):
 
 
 class CompareOptions(TypedDict, total=False):
-    """What is measured of each network of a comparison."""
-
     directions: int
     points: int
     radius: float

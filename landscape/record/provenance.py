@@ -24,7 +24,6 @@ FURTHER_RUNS = "further_run_directories"
 
 
 def measured_attributes(description: EvaluatorDescription) -> dict[str, Any]:
-    """Returns the attributes of every file on how it was measured, and when."""
     return {
         "network": description.space.network,
         "num_samples": description.num_samples,

@@ -243,7 +243,6 @@ def record_bytes(record: Record) -> bytes:
 
 
 def read_record(kind: type[R], path: GivenPath) -> R:
-    """Reads the file of a record into memory and closes it; nothing on the disk changes."""
     place = path_of(path)
     record = read_whole(place, kind.schema.kind, functools.partial(_read, kind))
     record.path = place

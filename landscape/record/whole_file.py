@@ -95,7 +95,6 @@ def check_replaceable(path: AnyPath, kind: FileKind) -> None:
 
 
 def holds_ours(path: AnyPath) -> bool:
-    """Returns whether a file is a whole HDF5 file of ours, of any kind."""
     return first_bytes(path, len(_SIGNATURE)) == _SIGNATURE and _format_of(path) in _KINDS
 
 

@@ -250,7 +250,6 @@ def noting_files() -> Iterator[dict[str, None]]:
 
 
 def note_file(path: AnyPath) -> None:
-    """Notes that a file now holds what has been measured so far."""
     found = _files.get()
     if found is not None:
         found[str(path)] = None

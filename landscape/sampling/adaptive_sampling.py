@@ -31,8 +31,6 @@ _COARSE_TOLERANCE = 0.01
 
 @dataclass(frozen=True)
 class Interpolated:
-    """A landscape without gaps."""
-
     metrics: dict[str, Float64[np.ndarray, "*grid"]]  # by name; measured values as they were
     status: UInt8[np.ndarray, "*grid"]  # ``PointStatus`` of each point; what was pending is interpolated
     loss_error: Float64[np.ndarray, "*grid"]  # estimated: 0 where measured, NaN where the loss is not finite

@@ -29,8 +29,6 @@ class Step:
 
 @dataclass(frozen=True)
 class GridLevels:
-    """The nested grids of one shape."""
-
     shape: tuple[int, int]  # (rows, columns); a line has one row
     first: tuple[Int64[np.ndarray, " _"], ...]  # rows and columns of the grid that is measured first
     grids: list[tuple[Int64[np.ndarray, " _"], ...]]  # the same of all grids, from the coarsest one to all points
@@ -55,7 +53,6 @@ class GridLevels:
 
     @property
     def is_first(self) -> Bool[np.ndarray, "ny nx"]:
-        """Which points are on the grid that is measured first."""
         is_first = np.zeros(self.shape, bool)
         is_first[np.ix_(*self.first)] = True
         return is_first

@@ -44,7 +44,6 @@ class LossScale:
         return cls(largest, False, max(tolerance * range_, _ROUNDING))
 
     def scaled(self, loss: Float64[np.ndarray, "*grid"]) -> Float64[np.ndarray, "*grid"]:
-        """Returns losses on this scale; NaN and infinities stay."""
         scaled: Float64[np.ndarray, "*grid"] = loss / self.unit
         return np.arcsinh(scaled) if self.relative else scaled
 
