@@ -49,7 +49,8 @@ def killed(tmp_path, monkeypatch):
             shutil.copytree(whole, tmp_path / str(next(numbers)), ignore=shutil.ignore_patterns("*.lock"))
             return found
 
-    monkeypatch.setattr(driver, "FileWriter", Prompt)
+    # Its thread would write at the same moment.
+    monkeypatch.setattr(driver, "FileWriter", lambda *how, **more: Prompt(*how[:-1], 3600.0, **more))
     measure(whole)
     monkeypatch.undo()
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
