@@ -14,8 +14,7 @@ from collectors.shapes import Bool, Float64, UInt8
 from ..record.attributes import SamplingReport
 from ..record.checks import PointStatus
 from .grid_levels import SMOOTHNESS_TESTS, GridLevels
-from .interpolation import linear, nearest
-from .refinement import Prediction, predict
+from .refinement import Prediction, linear, nearest, predict
 from .sampling import full_grid
 from .tolerance import HeldOutCheck, LossScale, largest_gap, largest_share
 
@@ -35,8 +34,6 @@ _OVER_TESTS_WHEN_RELATIVE = 4.0
 
 @dataclass(frozen=True)
 class Interpolated:
-    """A landscape without gaps."""
-
     metrics: dict[str, Float64[np.ndarray, "*grid"]]  # by name; measured values as they were
     status: UInt8[np.ndarray, "*grid"]  # ``PointStatus`` of each point; what was pending is interpolated
     loss_error: Float64[np.ndarray, "*grid"]  # estimated: 0 where measured, NaN where the loss is not finite
@@ -55,10 +52,6 @@ class AdaptiveSampling:
     def __init__(
         self, shape: tuple[int, ...], tolerance: float = 0.01, *, relative: bool = False, seed: int = 0
     ) -> None:
-        if len(shape) not in {1, 2} or min(shape) < 1:
-            raise ValueError(f"shape must be (ny, nx) or (nx,) with at least one point, but got {shape}.")
-        if not 0 < tolerance < 1:
-            raise ValueError(f"tolerance must be a share between 0 and 1, such as 0.01, but got {tolerance}.")
         self.shape = shape
         self.tolerance = tolerance
         self.relative = relative
@@ -104,12 +97,9 @@ class AdaptiveSampling:
         else:
             prediction = self._predict(loss, known, scale) if check is None else check.corrected(loss)
         gaps = ~settled & np.isfinite(prediction.error)
-        filled = {
-            name: np.where(gaps, linear_metric(self._grid(values), known, self._levels), self._grid(values))
-            for name, values in metrics.items()
-            if name != "loss"
-        }
-        whole = np.where(gaps, predicted_loss(prediction, scale, loss), loss)
+        others = {name: self._grid(values) for name, values in metrics.items() if name != "loss"}
+        filled = {name: np.where(gaps, linear_metric(grid, known, self._levels), grid) for name, grid in others.items()}
+        whole = filled["loss"] = np.where(gaps, predicted_loss(prediction, scale, loss), loss)
         finite = np.isfinite(whole) & (settled | gaps)
         error = scale.loss_error(np.where(gaps, prediction.error, 0.0), np.where(finite, whole, 0.0))
         new_status = np.where(gaps, np.uint8(PointStatus.INTERPOLATED), self._grid(status))
@@ -133,7 +123,7 @@ class AdaptiveSampling:
             reached=bool(settled.all()) or (not waiting and max(estimated, largest) <= self.tolerance),
         )
         return Interpolated(
-            {name: {"loss": whole, **filled}[name].reshape(self.shape) for name in metrics},
+            {name: filled[name].reshape(self.shape) for name in metrics},
             new_status.astype(np.uint8).reshape(self.shape),
             np.where(finite, error, np.nan).reshape(self.shape),
             report,

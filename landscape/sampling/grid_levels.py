@@ -30,8 +30,6 @@ class Step:
 
 @dataclass(frozen=True)
 class GridLevels:
-    """The nested grids of one shape."""
-
     shape: tuple[int, int]  # (rows, columns); a line has one row
     first: tuple[Int64[np.ndarray, " _"], ...]  # rows and columns of the grid that is measured first
     grids: list[tuple[Int64[np.ndarray, " _"], ...]]  # the same of all grids, from the coarsest one to all points
@@ -77,9 +75,8 @@ class GridLevels:
         for step in self.steps:
             spans = []
             for coarse, fine, index in zip(step.coarse, step.fine, (row, column), strict=True):
-                last = len(coarse) - 1
                 low = coarse[max(int(np.searchsorted(coarse, index)) - 1, 0)]
-                high = coarse[min(int(np.searchsorted(coarse, index, side="right")), last)]
+                high = coarse[min(int(np.searchsorted(coarse, index, side="right")), len(coarse) - 1)]
                 spans.append(fine[(fine >= low) & (fine <= high)])
             near[np.ix_(*spans)] = True
         return near
