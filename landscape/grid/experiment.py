@@ -152,8 +152,9 @@ class GridExperiment(Experiment[LandscapeData]):
                 break
             coarse, fine = coarse_and_fine(record.shape, points)
             first, last = (tasks.grid_tasks(self.plane, record, part) for part in (coarse, fine))
-            yield from pool.run(run.in_time(itertools.chain(first, path, last)))
-            path = []
+            # Adaptive sampling asks for the coarse grid in one round or in two.
+            due, path = ([], path) if coarse and not fine else (path, [])
+            yield from pool.run(run.in_time(itertools.chain(first, due, last)))
         yield functools.partial(self._end, adaptive=adaptive, finished=not run.stopped)
         if self.closing is not None:
             attributes = self.closing(pool, record)
