@@ -12,7 +12,7 @@ from torch import nn
 from landscape import Landscape, line_between, pca_plane, random_plane
 from landscape.record.checks import PointStatus
 from landscape.record.run import Run
-from landscape.sampling.grid_levels import SMOOTHNESS_TESTS, GridLevels
+from landscape.sampling.grid_levels import GridLevels
 from workers.pool import PointTask
 from workers.pools.in_process import InProcessPool
 
@@ -180,12 +180,10 @@ def test_the_coarse_grid_the_path_and_then_the_fine_grid(trained, tasks, samplin
     plane = pca_plane(trained)
     measure(plane, None, size=20, sampling=sampling, num_samples=64)
     kinds = [(kind, len(list(group))) for kind, group in itertools.groupby(key[0] == "grid" for key, _ in tasks)]
-    levels = GridLevels.of((20, 20))
-    assert kinds[1] == (False, 3 * (COUNT - 1))
+    first = GridLevels.of((20, 20)).first
+    assert kinds[:2] == [(True, len(first[0]) * len(first[1])), (False, 3 * (COUNT - 1))]
     if sampling == "full":
-        assert [count for _, count in kinds] == [levels.is_first.sum(), kinds[1][1], (~levels.is_first).sum()]
-    else:  # the surface is smooth, and some points of the check are on the first grid
-        assert levels.start.sum() + SMOOTHNESS_TESTS <= kinds[0][1] < levels.is_first.sum()
+        assert kinds[2:] == [(True, 400 - kinds[0][1])]
 
 
 def test_a_budget_that_ends_on_the_path_leaves_a_picture(trained, monkeypatch):
