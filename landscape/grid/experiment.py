@@ -35,14 +35,14 @@ from ..sampling.sampling import SamplingSettings, coarse_and_fine, first_grid_co
 from . import tasks
 from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, DirectionsData, LandscapeData
-from .forecast import Forecast, SurveyReport, eigenvectors_cost
+from .forecast import Forecast, SurveyReport, eigenvectors_cost, fewest_points
 from .kept_plane import curvature_attribute, is_of_another_plane
+from .landscape_file import landscape_bytes
 from .resume import UNDER_WAY, begun_before, check_continues
 from .samples import kept_losses
 
 _KINDS = {"pca": "PCA", "random": "random", "hessian": "Hessian", "ggn": "Gauss-Newton", "factors": "factor"}
 _OF_GRID = (*OF_LOSS, "extremes", "keep_samples", "metrics", "groups", "buffers")
-_FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, checkpoints, HDF5's own
 # How far the loss drawn at a network may be from its own, as a share of the larger one.
 _ROUNDING = {"float32": 1e-5, "tf32": 1e-2, "bfloat16": 5e-2}
 _EXTREMES = (
@@ -152,8 +152,9 @@ class GridExperiment(Experiment[LandscapeData]):
                 break
             coarse, fine = coarse_and_fine(record.shape, points)
             first, last = (tasks.grid_tasks(self.plane, record, part) for part in (coarse, fine))
-            yield from pool.run(run.in_time(itertools.chain(first, path, last)))
-            path = []
+            # Adaptive sampling asks for the coarse grid in one round or in two.
+            due, path = ([], path) if coarse and not fine else (path, [])
+            yield from pool.run(run.in_time(itertools.chain(first, due, last)))
         yield functools.partial(self._end, adaptive=adaptive, finished=not run.stopped)
         if self.closing is not None:
             attributes = self.closing(pool, record)
@@ -279,7 +280,8 @@ class GridExperiment(Experiment[LandscapeData]):
         space, sampling, plan = self.plane.space, self.sampling.sampling, pool.description.plan
         everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in space.tensors)
         moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in space.trainable)
-        grids = len(record.metrics) + (sampling == "adaptive")
+        estimates = 8 * record.status.size if sampling == "adaptive" else 0
+        kept = sum(4 * samples.count * record.status.size for samples in record.kept_samples.values())
         points, passes, origin = len(pending) + len(path), 0, self.origins[0].measured
         seconds_per_point, pass_cost = max(item.measured.seconds for item in self.origins), origin.pass_cost
         if pass_cost is not None:
@@ -293,11 +295,13 @@ class GridExperiment(Experiment[LandscapeData]):
             seconds_per_point=seconds_per_point,
             workers=pool.workers,
             memory=everything + (1 + self.plane.dimension) * moving,
-            disk=_FILE_BASE + record.status.size * (8 * grids + 1),
+            disk=len(landscape_bytes(record, with_chunks=False)) + estimates + kept,
+            process_memory=max(item.measured.memory for item in self.origins),
             budget=run.limit,
             spent=run.spent,
             coarse=len(coarse_and_fine(record.shape, pending)[0]),
             path=len(path),
+            fewest=len(path) + max(fewest_points(record.shape, sampling) - (record.status.size - len(pending)), 0),
             plan=plan_text(plan.to_json(), plan.details),
             passes=passes,
             seconds_per_pass=0.0 if pass_cost is None else pass_cost.reading,

@@ -6,17 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from workers.hardware import size_text
 
 from ..planes.axis_curvature import BOTTOM
 from ..record.driver import cost_text
 from ..record.run import MeasurementReport, duration_text
-from ..sampling.sampling import first_grid_counts
+from ..sampling.grid_levels import SMOOTHNESS_TESTS, GridLevels
+from ..sampling.tolerance import HELD_OUT_SHARE
 
-# Adaptive sampling measures at least its first grid, and this share of the other points to check itself.
-_CHECKED_SHARE = 1 / 50
 # How long a product takes, in forward passes over all samples.
 _PASSES_FOR_A_PRODUCT = (4, 7)
 
@@ -31,12 +28,14 @@ class Forecast:
         seconds_per_point: measured, on one worker.
         workers: how many measure at once.
         memory: bytes that the plane takes on every worker, beside the network and the samples.
-        disk: bytes of the landscape file.
+        disk: bytes of the landscape file, the losses of samples that it keeps uncompressed.
+        process_memory: bytes that a worker's process takes in all, libraries included; 0 where the system does not say.
         budget: seconds after which no new point is begun, or None.
         spent: seconds of the budget that were spent before the forecast was made.
         coarse: how many of the points are the coarse grid's, which come first, and without which nothing is
             interpolated.
         path: how many are the checkpoints', which come next.
+        fewest: how many adaptive sampling measures of the points, the checkpoints' included, on a smooth surface.
         plan: how the points are measured, in words, and why so.
         passes: how often the samples are read, where they do not fit into memory and are read anew in each pass.
         seconds_per_pass: of reading them once.
@@ -50,10 +49,12 @@ class Forecast:
     workers: int
     memory: int
     disk: int
+    process_memory: int = 0
     budget: float | None = None
     spent: float = 0.0
     coarse: int = 0
     path: int = 0
+    fewest: int = 0
     plan: str = ""
     passes: int = 0
     seconds_per_pass: float = 0.0
@@ -68,13 +69,13 @@ class Forecast:
     def __str__(self) -> str:
         time = f"about {duration_text(self.seconds)}"
         if self.sampling == "adaptive":
-            others = self.points - self.coarse - self.path
-            fewest = self._seconds(self.coarse + self.path + math.ceil(others * _CHECKED_SHARE))
+            fewest = self._seconds(self.fewest)
             time = f"at most {duration_text(self.seconds)} (adaptive sampling: from {duration_text(fewest)} upwards)"
         parts = f" ({self.points - self.path:,} of the grid, {self.path:,} losses of checkpoints)" if self.path else ""
+        process = f", whose process takes {size_text(self.process_memory)}" if self.process_memory else ""
         text = (
             f"{cost_text(self.points, 'point', self.seconds_per_point, self.workers, time)}{parts}; "
-            f"{size_text(self.memory)} of memory for the plane on each worker; {size_text(self.disk)} on disk"
+            f"{size_text(self.memory)} of memory for the plane on each worker{process}; {size_text(self.disk)} on disk"
         )
         if self.passes:
             times = "once" if self.passes == 1 else f"{self.passes:,} times"
@@ -136,6 +137,8 @@ def eigenvectors_cost(which: Sequence[str], seconds_per_point: float) -> str:
 
 def fewest_points(shape: tuple[int, ...], sampling: str) -> int:
     """Returns the least number of a grid's points that "full" or "adaptive" sampling measures."""
-    points = math.prod(shape)
-    _, coarse = first_grid_counts(np.zeros(shape, np.uint8))
-    return coarse + math.ceil((points - coarse) * _CHECKED_SHARE) if sampling == "adaptive" else points
+    points, levels = math.prod(shape), GridLevels.of(shape)
+    if sampling != "adaptive":
+        return points
+    begun = int(levels.start.sum()) + SMOOTHNESS_TESTS if levels.start.any() else int(levels.is_first.sum())
+    return begun + math.ceil((points - begun) * HELD_OUT_SHARE)
