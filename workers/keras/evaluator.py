@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any
 
 import keras
@@ -10,9 +11,12 @@ import keras
 from collectors.networks.batches import call_network
 
 from ..curvature.products import ProductSettings, ShareProducts
+from ..curves.curve import CurveTask, Fitting
+from ..errors import CurveError
 from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator
-from ..measuring.checks import callback_errors
+from ..measuring.checks import callback_errors, check_recalibration
+from ..measuring.curve_fitting import BARRIER_INSTEAD, ArrayCurveFitter
 from ..measuring.totals import Total, check_metrics
 from ..samples.batches import cut
 from ..samples.data_sets import read_sets
@@ -20,7 +24,7 @@ from ..users_code import warn_and_note
 from .loss import BatchLoss, SampleLoss, find_loss, rounding_notes
 from .metrics import make_metrics
 from .network import KerasNetwork
-from .products import KINDS
+from .products import KINDS, KerasProducts, check_precise
 from .samples import read_keras_samples
 
 _PROBE = 4
@@ -39,18 +43,26 @@ class KerasEvaluator(ArrayEvaluator):
         setup: what is measured, and how; Keras says on which device.
     """
 
+    _fitted: tuple[Total, KerasProducts] | None = None
+
     def __init__(self, model: Any, network: Any, dataset: Any, metrics: Any, setup: MeasurementSetup) -> None:
         further_metrics = check_metrics(metrics, "keras.metrics.Metric or function of y_true and y_pred")
         sets = read_sets(dataset, setup.options, setup.memory, read_keras_samples)
         loss, judge = find_loss(model)
-        arrays = KerasNetwork(network)
+        self._arrays = arrays = KerasNetwork(network)
+        self._threads = setup.threads
+        statistics = None
         try:
             first = sets[0].samples.own_batches[0]
-            probe = cut(first, 0, min(first.size, _PROBE))
+            self._probe = probe = cut(first, 0, min(first.size, _PROBE))
             with arrays.settings(setup.threads), callback_errors():
                 prediction = call_network(arrays.forward, probe.inputs)
                 loss(prediction, probe.targets)  # builds Keras' compiled loss, which JAX could not while it compiles
                 totals = make_metrics(model, further_metrics, network, prediction, probe.targets)
+            if setup.options.buffers == "recalibrate":
+                batches = sets[0].samples.batches(setup.options.recalibration_batch_size)
+                warn_and_note(sets[0].notes, *check_recalibration(self._by_batch.normalizes_by_batch, batches))
+                statistics = self._by_batch.averaged_statistics
             warn_and_note(sets[0].notes, *rounding_notes(judge))
         except BaseException:
             arrays.close()
@@ -58,12 +70,33 @@ class KerasEvaluator(ArrayEvaluator):
         candidates: list[Total] = [BatchLoss(loss)]
         with contextlib.suppress(ValueError):
             candidates.append(SampleLoss(judge, network, with_penalties=isinstance(model, keras.Model)))
-        super().__init__(arrays, sets, candidates, totals, setup)
-        self._arrays = arrays
+        super().__init__(arrays, sets, candidates, totals, setup, statistics)
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss."""
         return KINDS[self._arrays.back_end](self._arrays, self._main, self.settings, settings)
+
+    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
+        """Goes on with fitting a curve on the main data set (``FitsCurves``)."""
+        check_precise(self.space, CurveError, BARRIER_INSTEAD)
+        before = self._arrays.read()
+        try:
+            # Kept, because JAX and TensorFlow compile it; how the loss is added up may be another one after a load.
+            if self._fitted is None or self._fitted[0] is not self._main.loss:
+                kind = KINDS[self._arrays.back_end]
+                products = kind(self._by_batch, self._main, self.settings, ProductSettings())
+                self._fitted = self._main.loss, products
+            fitter = ArrayCurveFitter(
+                self._fitted[1], self.space, self._main, task, normalizes=self._by_batch.normalizes_by_batch
+            )
+            return fitter.fit(begun, seconds)
+        finally:
+            self._arrays.write(before)
+
+    @functools.cached_property
+    def _by_batch(self) -> KerasNetwork:
+        with self._arrays.settings(self._threads), callback_errors():
+            return self._arrays.normalized_by_batch(self._probe.inputs)
 
 
 EVALUATOR = KerasEvaluator

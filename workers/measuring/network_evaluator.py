@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import operator
 import pickle
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -28,7 +29,7 @@ from ..evaluator import (
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
 from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples
-from ..samples.batches import on_host
+from ..samples.batches import Batch, on_host
 from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
 from ..samples.sources import hold
@@ -40,6 +41,7 @@ from .totals import Total, low_precision_note
 from .tuning import choose_batch_size
 
 _Value = TypeVar("_Value")
+_ROUGHLY = 2  # batches
 
 
 class NetworkEvaluator(Evaluator, MeasuredNetwork):
@@ -224,6 +226,11 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
             names = tuple(main.measure_few())
         self._plan_sets(setup)
         self._describe(names, setup, device)
+
+    def _batches_for_statistics(self, options: MeasurementOptions, roughly: bool) -> Iterator[Batch]:
+        """Yields the batches of which statistics are recalibrated; a single sample would count as much as a batch."""
+        batches = self._main.samples.batches(options.recalibration_batch_size)
+        return itertools.islice((batch for batch in batches if batch.size > 1), _ROUGHLY if roughly else None)
 
     def _measure_each(self, measure: Callable[[MeasuredSet], Mapping[str, _Value]]) -> dict[str, _Value]:
         """Measures each data set; returns the values under the names with which they are stored."""
