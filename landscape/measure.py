@@ -196,7 +196,7 @@ class Measure:
         names: Sequence[str] | None = None,
         output: str | os.PathLike[str] | None = None,
     ) -> Path | None:
-        """Fits a curve between two networks, so that the loss along it is low on average (PyTorch, Keras).
+        """Fits a curve between two networks, so that the loss along it is low on average (PyTorch, JAX, Keras).
 
         Its bends begin on the straight line and follow the gradient of the loss at random places of the curve, by Adam
         with a rate that falls linearly to zero. The gradient of a bend is its share in the point times the gradient

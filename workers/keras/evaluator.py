@@ -16,7 +16,7 @@ from ..errors import CurveError
 from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator
 from ..measuring.checks import callback_errors, check_recalibration
-from ..measuring.curve_fitting import BARRIER_INSTEAD, ArrayCurveFitter
+from ..measuring.curve_fitting import BARRIER_INSTEAD
 from ..measuring.totals import Total, check_metrics
 from ..samples.batches import cut
 from ..samples.data_sets import read_sets
@@ -24,7 +24,7 @@ from ..users_code import warn_and_note
 from .loss import BatchLoss, SampleLoss, find_loss, rounding_notes
 from .metrics import make_metrics
 from .network import KerasNetwork
-from .products import KINDS, KerasProducts, check_precise
+from .products import KINDS, check_precise
 from .samples import read_keras_samples
 
 _PROBE = 4
@@ -42,8 +42,6 @@ class KerasEvaluator(ArrayEvaluator):
         metrics: name to ``keras.metrics.Metric`` or function of (y_true, y_pred), beside the compiled ones.
         setup: what is measured, and how; Keras says on which device.
     """
-
-    _fitted: tuple[Total, KerasProducts] | None = None
 
     def __init__(self, model: Any, network: Any, dataset: Any, metrics: Any, setup: MeasurementSetup) -> None:
         further_metrics = check_metrics(metrics, "keras.metrics.Metric or function of y_true and y_pred")
@@ -79,17 +77,11 @@ class KerasEvaluator(ArrayEvaluator):
     def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
         """Goes on with fitting a curve on the main data set (``FitsCurves``)."""
         check_precise(self.space, CurveError, BARRIER_INSTEAD)
-        before = self._arrays.read()
+        network, before = self._by_batch, self._arrays.read()
         try:
-            # Kept, because JAX and TensorFlow compile it; how the loss is added up may be another one after a load.
-            if self._fitted is None or self._fitted[0] is not self._main.loss:
-                kind = KINDS[self._arrays.back_end]
-                products = kind(self._by_batch, self._main, self.settings, ProductSettings())
-                self._fitted = self._main.loss, products
-            fitter = ArrayCurveFitter(
-                self._fitted[1], self.space, self._main, task, normalizes=self._by_batch.normalizes_by_batch
-            )
-            return fitter.fit(begun, seconds)
+            kind = KINDS[network.back_end]
+            make = functools.partial(kind, network, self._main, self.settings, ProductSettings())
+            return self._fit_with(make, task, begun, seconds, normalizes=network.normalizes_by_batch)
         finally:
             self._arrays.write(before)
 

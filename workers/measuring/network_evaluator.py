@@ -17,6 +17,7 @@ import numpy as np
 from collectors.networks.weight_space import State
 from collectors.shapes import Float64
 
+from ..curves.curve import CurveTask, Fitting
 from ..errors import CallbackFunctionError, PointsFailedError, SamplesError
 from ..evaluator import (
     DataSetDescription,
@@ -33,6 +34,8 @@ from ..samples.batches import Batch, on_host
 from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
 from ..samples.sources import hold
+from .array_products import ArrayProducts
+from .curve_fitting import ArrayCurveFitter
 from .measured_set import MeasuredNetwork, MeasuredSet
 from .memory_shortage import within_memory
 from .sample_loss import SummedLoss, check_splits, describe_kept, find_groups, values_at
@@ -50,6 +53,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     _groups_sha256 = ""
     _kept: tuple[KeptSamples, ...] = ()
     _shared_samples = b""
+    _of_curves: tuple[Total, ArrayProducts] | None = None  # a loss, and its products
     _passes: StreamedMeasurement | None = None  # how samples are measured that are read anew in each pass
 
     def __init__(self) -> None:
@@ -231,6 +235,22 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         """Yields the batches of which statistics are recalibrated; a single sample would count as much as a batch."""
         batches = self._main.samples.batches(options.recalibration_batch_size)
         return itertools.islice((batch for batch in batches if batch.size > 1), _ROUGHLY if roughly else None)
+
+    def _fit_with(
+        self,
+        make: Callable[[], ArrayProducts],
+        task: CurveTask,
+        begun: Fitting | None,
+        seconds: float,
+        *,
+        normalizes: bool = False,
+    ) -> Fitting:
+        """Goes on with fitting a curve with the products that are made, which move the network."""
+        # They are kept, because they are compiled. After another load the loss may be added up in another way.
+        if self._of_curves is None or self._of_curves[0] is not self._main.loss:
+            self._of_curves = self._main.loss, make()
+        fitter = ArrayCurveFitter(self._of_curves[1], self.space, self._main, task, normalizes=normalizes)
+        return fitter.fit(begun, seconds)
 
     def _measure_each(self, measure: Callable[[MeasuredSet], Mapping[str, _Value]]) -> dict[str, _Value]:
         """Measures each data set; returns the values under the names with which they are stored."""
