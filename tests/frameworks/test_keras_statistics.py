@@ -20,9 +20,9 @@ POINTS = np.array([[0.0], [0.7], [-0.4]])
 class Twice(keras.Model):
     """Uses one normalization layer twice, and another one as training never does."""
 
-    def __init__(self):
+    def __init__(self, **normalizing):
         super().__init__()
-        self.dense, self.norm = layers.Dense(6, name="dense"), layers.BatchNormalization(name="norm")
+        self.dense, self.norm = layers.Dense(6, name="dense"), layers.BatchNormalization(name="norm", **normalizing)
         self.kept, self.drop = layers.BatchNormalization(name="kept"), layers.Dropout(0.5, seed=3)
         self.head = layers.Dense(4, name="head")
 
@@ -31,14 +31,14 @@ class Twice(keras.Model):
         return self.head(self.drop(self.kept(hidden, training=False), training=training))
 
 
-def built(frozen=False):
+def built(frozen=False, **normalizing):
     keras.utils.set_random_seed(0)
-    network = Twice()
+    network = Twice(**normalizing)
     network.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     network(data()[0])
     random = np.random.default_rng(1)
     for layer in (network.norm, network.kept):
-        layer.set_weights([random.uniform(0.5, 2, 6) for _ in range(4)])
+        layer.set_weights([random.uniform(0.5, 2, 6) for _ in layer.weights])
         layer.trainable = not frozen
     return network
 
@@ -87,9 +87,9 @@ def line_of(network):
 
 
 # With 7 the last batch holds a single sample, which is left out.
-@pytest.mark.parametrize("batch_size", [50, 16, 7])
-def test_statistics_are_averaged_over_the_batches_and_the_uses_of_a_layer(batch_size):
-    network = built()
+@pytest.mark.parametrize(("batch_size", "renorm"), [(50, False), (16, False), (7, False), (16, True)])
+def test_statistics_are_averaged_over_the_batches_and_the_uses_of_a_layer(batch_size, renorm):
+    network = built(renorm=renorm)
     before = read_network(network)
     parameters, direction, buffers = line_of(network)
     expected = [loss_at(arrays_at(network, direction, place), batch_size) for (place,) in POINTS.tolist()]
@@ -110,7 +110,7 @@ def test_statistics_are_averaged_over_the_batches_and_the_uses_of_a_layer(batch_
     evaluator.close()
     for name, array in read_network(network).items():
         np.testing.assert_array_equal(array, before[name], err_msg=name)
-    assert (network.norm.momentum, "call" in vars(network.norm)) == (0.99, False)
+    assert (network.norm.momentum, network.norm.renorm, "call" in vars(network.norm)) == (0.99, renorm, False)
 
 
 def test_what_has_no_statistics_of_samples():
