@@ -182,8 +182,8 @@ OPTIONS: Mapping[str, Option] = {
     "recalibration_batch_size": Option(256, at_least(2), "samples per batch while these statistics are computed.",
         panel="Samples"),
     "precision": Option("float32", PRECISIONS, 'precision of the forward passes: "float32" (full), "tf32" (on NVIDIA '
-        'GPUs since Ampere) or "bfloat16". The last two are for PyTorch. "tf32" rounds what matrix products and '
-        'convolutions of float32 multiply; "bfloat16" runs the network under autocast, with weights in float32, and '
+        'GPUs since Ampere) or "bfloat16". "tf32" (PyTorch) rounds what matrix products and convolutions of '
+        'float32 multiply; "bfloat16" (PyTorch, Keras) runs the network under autocast, with weights in float32, and '
         "computes loss and metrics in float32 from its outputs. Such a surface is rounded, is another experiment than "
         "one in float32, and says so.", panel="Samples"),
     "groups": Option(None, check_groups, "groups of samples whose losses are measured each, beside the loss of all: "

@@ -43,11 +43,13 @@ class KerasEvaluator(ArrayEvaluator):
         setup: what is measured, and how; Keras says on which device.
     """
 
+    precisions = ("float32", "bfloat16")
+
     def __init__(self, model: Any, network: Any, dataset: Any, metrics: Any, setup: MeasurementSetup) -> None:
         further_metrics = check_metrics(metrics, "keras.metrics.Metric or function of y_true and y_pred")
         sets = read_sets(dataset, setup.options, setup.memory, read_keras_samples)
         loss, judge = find_loss(model)
-        self._arrays = arrays = KerasNetwork(network)
+        self._arrays = arrays = KerasNetwork(network, precision=setup.options.precision)
         self._threads = setup.threads
         statistics = None
         try:
@@ -72,7 +74,7 @@ class KerasEvaluator(ArrayEvaluator):
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss."""
-        return KINDS[self._arrays.back_end](self._arrays, self._main, self.settings, settings)
+        return KINDS[self._arrays.back_end](self._arrays.in_float32(), self._main, self.settings, settings)
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
         """Goes on with fitting a curve on the main data set (``FitsCurves``)."""
@@ -80,7 +82,7 @@ class KerasEvaluator(ArrayEvaluator):
         network, before = self._by_batch, self._arrays.read()
         try:
             kind = KINDS[network.back_end]
-            make = functools.partial(kind, network, self._main, self.settings, ProductSettings())
+            make = functools.partial(kind, network.in_float32(), self._main, self.settings, ProductSettings())
             return self._fit_with(make, task, begun, seconds, normalizes=network.normalizes_by_batch)
         finally:
             self._arrays.write(before)

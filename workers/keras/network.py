@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -43,13 +43,18 @@ class KerasNetwork:
     Args:
         network: the user's.
         following: its normalization layers that compute with the statistics of each batch.
+        precision: "bfloat16" lets layers of float32 compute as under the policy "mixed_bfloat16".
+
+    Raises:
+        ValueError: the precision changes nothing.
     """
 
-    def __init__(self, network: Any, following: Sequence[Any] = ()) -> None:
+    def __init__(self, network: Any, following: Sequence[Any] = (), precision: str = "float32") -> None:
         self.back_end = check_back_end()
         entries = named_variables(network)
         self.space = WeightSpace("keras", type(network).__name__, tuple(info for info, _ in entries))
-        self._network, self._following = network, following
+        self._network, self._following, self._precision = network, following, precision
+        self._rounded = _layers_of_float32(network) if precision == "bfloat16" else []
         self._variables = {info.name: variable for info, variable in entries}
         self._options = {"training": False} if "training" in network.call_signature_parameters else {}
         self._modes: list[tuple[Any, bool]] = []
@@ -118,9 +123,13 @@ class KerasNetwork:
 
         before = self.read()  # such as the seeds of what draws
         try:
-            return KerasNetwork(self._network, call_network(find, inputs))
+            return KerasNetwork(self._network, call_network(find, inputs), self._precision)
         finally:
             self.write(before)
+
+    def in_float32(self) -> KerasNetwork:
+        """Returns the network as it was built, for derivatives."""
+        return self if self._precision == "float32" else KerasNetwork(self._network, self._following)
 
     def averaged_statistics(self, batches: Iterable[Batch]) -> dict[str, NDArray[Any]]:
         """Returns the mean over batches of the statistics of each, which the network takes in."""
@@ -180,12 +189,12 @@ class KerasNetwork:
             module.training = mode
 
     def _call(self, inputs: Any) -> _Computed:
-        with batch_statistics(self._following) as statistics:
+        with batch_statistics(self._following) as statistics, _in_bfloat16(self._rounded):
             outputs = self._network(inputs, **self._options)
         return self._computed(outputs, self._network.losses, statistics)
 
     def _stateless_forward(self, trained: Any, others: Any, inputs: Any) -> _Computed:
-        with batch_statistics(self._following) as statistics:
+        with batch_statistics(self._following) as statistics, _in_bfloat16(self._rounded):
             outputs, _, penalties = self._network.stateless_call(
                 trained, others, inputs, return_losses=True, **self._options
             )
@@ -216,6 +225,28 @@ def compiled(function: Callable[..., Any], network: Any) -> Callable[..., Any]:
 
     result: Callable[..., Any] = jax.jit(function)
     return result
+
+
+def _layers_of_float32(network: Any) -> list[Any]:
+    layers = [layer for layer in network._flatten_layers(recursive=True) if layer.compute_dtype == "float32"]
+    if not layers:
+        raise ValueError(
+            'precision="bfloat16" changes nothing: no layer of the network computes in float32. Use '
+            'precision="float32", which leaves a network as it was built.'
+        )
+    return layers
+
+
+@contextlib.contextmanager
+def _in_bfloat16(layers: Sequence[Any]) -> Iterator[None]:
+    before = [vars(layer)["_dtype_policy"] for layer in layers]
+    try:
+        for layer in layers:
+            vars(layer)["_dtype_policy"] = keras.DTypePolicy("mixed_bfloat16")
+        yield
+    finally:
+        for layer, policy in zip(layers, before, strict=True):
+            vars(layer)["_dtype_policy"] = policy
 
 
 def _given(inputs: tuple[Any, ...], named_inputs: dict[str, Any]) -> Any:

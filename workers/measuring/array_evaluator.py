@@ -64,6 +64,8 @@ class ArrayEvaluator(NetworkEvaluator):
             cannot be recalibrated.
     """
 
+    precisions: tuple[str, ...] = ("float32",)  # in which networks can be measured
+
     def __init__(
         self,
         network: ArrayNetwork,
@@ -81,7 +83,13 @@ class ArrayEvaluator(NetworkEvaluator):
         self._axes: int | None = None
         try:
             remedy = "Let the network or the loss set its seed itself each time it is called."
-            check_own_options(setup.options, self.space.framework, remedy, recalibrates=statistics is not None)
+            check_own_options(
+                setup.options,
+                self.space.framework,
+                remedy,
+                precisions=self.precisions,
+                recalibrates=statistics is not None,
+            )
             check_movable(self.space, "let at least one parameter be trainable")
             if setup.device != "cpu" and network.device == "cpu":
                 warn_and_note(

@@ -71,12 +71,13 @@ def check_own_options(
     seeding: str,  # a sentence on what there is instead of seeds at each point
     statistics: str = "",  # a clause on why statistics are not recalibrated
     *,
-    recalibrates: bool = False,  # whether they are
+    precisions: Sequence[str] = ("float32",),
+    recalibrates: bool = False,  # whether statistics are
 ) -> None:
-    """Checks that options ask for nothing that is PyTorch's alone."""
-    if options.precision != "float32":
+    """Checks that options ask for nothing that a framework lacks."""
+    if options.precision not in precisions:
         raise ValueError(
-            f'precision="{options.precision}" is available for PyTorch only, and this network is one of {framework}. '
+            f'precision="{options.precision}" is not available for {framework}. '
             'Use precision="float32" (it computes as it was built), and build the network itself in a lower precision '
             "if that is what you want to see; loss and metrics are computed in float32 then too."
         )

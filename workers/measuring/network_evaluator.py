@@ -203,7 +203,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         device: str,
     ) -> None:
         """Ends a constructor, where the framework decides on layout and compilation; the main data set comes first."""
-        read, plan = sets[0], MeasurementPlan(threads=setup.threads)
+        read, plan = sets[0], MeasurementPlan(threads=setup.threads, precision=setup.options.precision)
         main = MeasuredSet(self, read.name, read.samples, candidates, metrics, plan, read.notes)
         self._sets.append(main)
         main.warn(*low_precision_note(main.loss))
@@ -224,7 +224,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         # The framework itself decides on memory layout and compilation.
         plan = setup.plan or MeasurementPlan(size, setup.threads)
         size = None if keeps else plan.batch_size
-        main.plan = MeasurementPlan(size, plan.threads, reason=plan.reason, details=plan.details)
+        main.plan = replace(main.plan, batch_size=size, threads=plan.threads, reason=plan.reason, details=plan.details)
         self._threads = main.plan.threads
         with self.settings():
             names = tuple(main.measure_few())
