@@ -8,7 +8,7 @@ from keras_cases import data, small_model
 from test_keras_products import gradient_of, perceptron, weights_of
 
 from collectors.networks.readers import describe_network, read_network
-from landscape import evaluate, line_between
+from landscape import Measure, evaluate
 from landscape.functions import connect
 from workers.curves.curve import CurveTask, FittingSettings
 from workers.errors import CurveError
@@ -127,5 +127,6 @@ def test_along_a_curve_statistics_are_recalibrated_and_the_loss_is_lower():
     path = connect(first, last, build, steps=40, batch_size=25, learning_rate=0.05, **HERE)
     curved = evaluate(path.line(), build, size=5, **HERE)
     assert curved.attributes["buffers"] == "recalibrate"
-    straight = evaluate(line_between(first, last), build, size=5, buffers="recalibrate", **HERE)
+    straight = Measure(build, **HERE).barrier(first, last, points=5).landscape
+    assert straight.attributes["buffers"] == "recalibrate"
     assert (curved.loss[1:-1] < straight.loss[1:-1] - 0.1).all()
