@@ -171,8 +171,8 @@ OPTIONS: Mapping[str, Option] = {
     "recalibration_batch_size": Option(256, at_least(2), "samples per batch while these statistics are computed.",
         panel="Samples"),
     "precision": Option("float32", PRECISIONS, 'precision of the forward passes: "float32" (full), "tf32" (on NVIDIA '
-        'GPUs since Ampere) or "bfloat16". The last two are for PyTorch. "tf32" rounds what matrix products and '
-        'convolutions of float32 multiply; "bfloat16" runs the network under autocast, with weights in float32, and '
+        'GPUs since Ampere) or "bfloat16". "tf32" (PyTorch) rounds what matrix products and convolutions of '
+        'float32 multiply; "bfloat16" (PyTorch, Keras) runs the network under autocast, with weights in float32, and '
         "computes loss and metrics in float32 from its outputs. Such a surface is rounded, is another experiment than "
         "one in float32, and says so.", panel="Samples"),
     "groups": Option(None, check_groups, "groups of samples whose losses are measured each, beside the loss of all: "
@@ -239,7 +239,7 @@ OPTIONS: Mapping[str, Option] = {
     "directions": Option("random", ("random", "hessian", "ggn", "pca"), "directions of the result's landscape: "
         '"random", "hessian" (along eigenvectors of the loss\'s Hessian, the directions in which it bends most), "ggn" '
         '(those of the generalised Gauss-Newton matrix) or "pca" (the principal directions of the last interval, which '
-        'is the landscape that "train" draws anyway). Eigenvectors need PyTorch or JAX; they are kept beside the '
+        'is the landscape that "train" draws anyway). Eigenvectors (PyTorch, JAX, Keras) are kept beside the '
         "landscape file, and an interrupted survey goes on with them.", help="Directions of the result's landscape.",
         panel="Directions"),
     "which": Option(USUAL, check_which, 'which one or two eigenvectors: "top", "second", "third", "fourth", '
