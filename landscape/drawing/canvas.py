@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+import numpy as np
+
 from collectors.files.local_files import write_bytes
 from collectors.files.places import check_can_be_file
 from collectors.shapes import UInt8
@@ -19,7 +21,6 @@ from .fitting import room_for_axes, settle
 from .texts import plain
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
 
@@ -85,15 +86,12 @@ class Picture:
             settle(self.ax.figure, cameras, grow=not cameras)
             # The usual height has room for a legend, which three-dimensional axes fill.
             if not (self.appearance.legend or self.sized or self.ax.name == "3d"):
-                self._cut_margins()
-
-    def _cut_margins(self) -> None:
-        figure: Any = self.ax.figure
-        parts = [ax.get_tightbbox() for ax in figure.axes]
-        spare = figure.bbox.height - max(part.y1 for part in parts) + min(part.y0 for part in parts)
-        if (spare := spare / figure.dpi - 2 * _MARGIN) > 0:
-            figure.set_figheight(figure.get_figheight() - spare)
-            settle(figure)
+                figure: Any = self.ax.figure
+                parts = [ax.get_tightbbox() for ax in figure.axes]
+                spare = figure.bbox.height - max(part.y1 for part in parts) + min(part.y0 for part in parts)
+                if (spare := spare / figure.dpi - 2 * _MARGIN) > 0:
+                    figure.set_figheight(figure.get_figheight() - spare)
+                    settle(figure)
 
 
 @contextlib.contextmanager
@@ -169,20 +167,12 @@ def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray
     Raises:
         TypeError: ``figure`` has no picture.
     """
-    import math
+    from PIL import Image
 
-    import numpy as np
-
-    whole = _figure_of(figure)
-    raw = io.BytesIO()
+    whole, image = _figure_of(figure), io.BytesIO()
     with room_for_axes(whole):
-        whole.savefig(raw, format="rgba", dpi=dpi)
-    values = np.frombuffer(raw.getvalue(), np.uint8)
-    # Matplotlib leaves out the rest of a pixel, and its product may end one bit below ours.
-    width, height = whole.get_size_inches() * dpi
-    rows = (math.floor(height), round(height))
-    columns = next(count for count in (math.floor(width), round(width)) if len(values) in [4 * count * n for n in rows])
-    return values.reshape(-1, columns, 4)[:, :, :3].copy()
+        whole.savefig(image, format="png", dpi=dpi, pil_kwargs={"compress_level": 0})
+    return np.array(Image.open(image).convert("RGB"))
 
 
 def _save(figure: Figure, file: BinaryIO, kind: str, dpi: int, description: str | None) -> None:

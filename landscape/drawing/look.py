@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
 from ..scales.choosing import Clip
 from ..scales.levels import Levels
@@ -10,9 +10,14 @@ from ..scales.scale import Scale
 from .camera import CameraChoice
 
 if TYPE_CHECKING:
+    import matplotlib.axes
     from matplotlib.colors import Colormap
 
     from ..grid.data import LandscapeData
+
+
+Axes: TypeAlias = "matplotlib.axes.Axes"
+"""A name for type checkers: the first picture loads matplotlib."""
 
 
 class Look(TypedDict, total=False):

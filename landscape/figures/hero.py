@@ -12,25 +12,13 @@ import numpy as np
 from collectors.shapes import UInt8
 from collectors.validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 
+from ..drawing import texts as words
 from ..drawing.appearance import Appearance, appearance_of, find_colormap
 from ..drawing.camera import best_camera, check_camera
 from ..drawing.canvas import check_size
 from ..drawing.look import Look, check_dimensions, check_look
 from ..drawing.path import sized
-from ..drawing.texts import (
-    axis_label,
-    flat_note,
-    full_title,
-    main_dataset,
-    metric_text,
-    plain,
-    printable,
-    status_note,
-    unit_of,
-    value_notes,
-)
 from ..grid.data import LandscapeData
-from ..grid.differences import own_values_text
 from ..meshes.path_mesh import path_lines, path_marks
 from ..meshes.space import choose_space
 from ..rendering.picture import Rendering
@@ -126,7 +114,7 @@ def plot_hero(
         )
     camera = camera or best_camera(landscape, metric, space.scale, space.frame)
     scene = Scene(space, colors, appearance.theme, trajectory, interpolation, (width, height))
-    title = full_title(landscape, printable) or "loss landscape" if heading is None else heading
+    title = words.full_title(landscape, words.printable) or "loss landscape" if heading is None else heading
     caption = _caption_lines(scene)
     if labels and width < _LABELLED:
         raise wrong_value("labels", f"False for a picture that is narrower than {_LABELLED} pixels", True)
@@ -176,21 +164,21 @@ def _caption_lines(scene: Scene) -> list[str]:
     """Returns what a reader must know of a scene, one sentence each, without full stops."""
     space, landscape, metric = scene.space, scene.space.landscape, scene.space.metric
     scale, status, values = space.scale, landscape.status, landscape[metric]
-    label = metric_text(landscape, metric, str)
+    label = words.metric_text(landscape, metric, str)
     ends = f"{number_text(scale.low)} to {number_text(scale.high)}"
     lines = [f"Height and colour: {scale.label(label)}, {ends}; light and shade are no data"]
     if scale.flat:
-        lines = [flat_note(label, scale.low, number_text(scale.low), space.values)]
+        lines = [words.flat_note(label, scale.low, space.values)]
     if scale.extend != "neither":
         lines[0] += "; values beyond its ends are drawn as plateaus at its ends"
-    notes = [status_note(landscape, status), *value_notes(landscape, metric)]
+    notes = [words.status_note(landscape, status), *words.value_notes(landscape, metric)]
     missing = [f"{int(where.sum())} {kind}" for kind, where in missing_kinds(values, status).items()]
     notes += [f"holes are points without a value: {', '.join(missing)}"] if missing else []
     lines += ["; ".join(filter(None, notes))] if any(notes) else []
     lines.append(
         f"Between the {len(landscape.x)} x {len(space.plane[1])} points of the grid: {_BETWEEN[scene.interpolation]}"
     )
-    sides = [axis_label(landscape, axis, space.frame.geometry) for axis in (0, 1)]
+    sides = [words.axis_label(landscape, axis, space.frame.geometry) for axis in (0, 1)]
     scaled = "; ".join(space.frame.notes) or "the plane is to scale"
     lines.append(f"Axes: {sides[0]}; {sides[1]}; {scaled}")
     if scene.trajectory:
@@ -200,7 +188,7 @@ def _caption_lines(scene: Scene) -> list[str]:
                 f"{', '.join(names)}: at the projected {label}; between two checkpoints it follows the surface, which "
                 "may hide it"
             )
-        differing = own_values_text(landscape.checkpoints, metric, unit_of(landscape), main_dataset(landscape))
+        differing = words.own_values_note(landscape, metric)
         lines += [differing] if differing else []
     return [line[0].upper() + line[1:].replace(r"\$", "$") for line in lines]
 
@@ -232,12 +220,12 @@ def _draw_strip(
         top = inches - bar - 0.1
         if title:
             figure.text(
-                0.02, top / inches, plain(title, 120), fontsize=10, va="top", color=appearance.ink, weight="bold"
+                0.02, top / inches, words.plain(title, 120), fontsize=10, va="top", color=appearance.ink, weight="bold"
             )
             top -= 1.5 * _LINE
         for index, line in enumerate(lines):
             place = (top - _LINE * index) / inches
-            figure.text(0.02, place, plain(line, 400), fontsize=7.5, va="top", color=appearance.ink)
+            figure.text(0.02, place, words.plain(line, 400), fontsize=7.5, va="top", color=appearance.ink)
         canvas.draw()
     drawn = np.asarray(canvas.buffer_rgba())[:, :width]
     return np.pad(drawn, ((0, 0), (0, width - drawn.shape[1]), (0, 0)))
@@ -260,7 +248,7 @@ def _draw_bar(figure: Any, scene: Scene, appearance: Appearance, inches: float) 
     drawn.minorticks_off()
     axes.tick_params(labelsize=7.5, colors=appearance.ink)
     drawn.outline.set_edgecolor(appearance.soft)
-    label = scale.label(metric_text(scene.space.landscape, scene.space.metric))
+    label = scale.label(words.metric_text(scene.space.landscape, scene.space.metric))
     drawn.set_label(label, fontsize=8, color=appearance.ink)
 
 
@@ -268,10 +256,10 @@ def _entries(scene: Scene) -> list[Any]:
     from matplotlib.lines import Line2D
 
     entries = [
-        Line2D([], [], color=line.color, linewidth=2.2, marker="o", markersize=4.5, label=plain(line.name, 32))
+        Line2D([], [], color=line.color, linewidth=2.2, marker="o", markersize=4.5, label=words.plain(line.name, 32))
         for line in path_lines(scene.space)
     ]
     return entries + [
-        Line2D([], [], linestyle="none", label=plain(mark.name, 48), **sized(mark.style, 0.7))
+        Line2D([], [], linestyle="none", label=words.plain(mark.name, 48), **sized(mark.style, 0.7))
         for mark in path_marks(scene.space)
     ]

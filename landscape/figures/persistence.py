@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import numpy as np
 
-from ..drawing.look import Look, check_look
+from ..drawing.look import Axes, Look, check_look
 from ..drawing.path import sized
 from ..drawing.sheet import Kind, Sheet, begin, nothing, topology_scale
 from ..drawing.texts import plain
@@ -20,10 +20,6 @@ from ..topology.topology import Minimum, Topology, find_topology
 from ..topology.words import left_out_text, letter, shallow_text
 from .minima import MINIMUM, marks_of, minima_label
 from .profile import set_value_axis
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 # Axes cannot end at infinity.
 _LARGEST = 1e300

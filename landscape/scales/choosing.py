@@ -66,7 +66,10 @@ def choose_scale(
     lower, upper = _check_clip(clip)
     measured = values[np.isfinite(values)]
     if symmetric:
-        lower, upper = _check_symmetric(scale, lower, upper)
+        if scale == "log":
+            raise wrong_value("scale", "'auto', 'linear' or 'symlog' where values have both signs", scale)
+        largest = max((abs(end) for end in (lower, upper) if end is not None), default=None)
+        lower, upper = (None, None) if largest is None else (-largest, largest)
         values = np.stack([values, -values])
     finite = np.sort(values[np.isfinite(values)].ravel())
     if not len(finite):
@@ -185,10 +188,3 @@ def check_clip_holds(clip: tuple[float | None, float | None], values: NDArray[An
     if len(finite) and not ((finite >= low) & (finite <= high)).any():
         ends = f"{number_text(float(finite.min()))} to {number_text(float(finite.max()))}"
         raise wrong_value("clip", f"a range that holds some of the values, which go from {ends}", clip)
-
-
-def _check_symmetric(scale: str, lower: float | None, upper: float | None) -> tuple[float | None, float | None]:
-    if scale == "log":
-        raise wrong_value("scale", "'auto', 'linear' or 'symlog' where values have both signs", scale)
-    largest = max((abs(end) for end in (lower, upper) if end is not None), default=None)
-    return (None, None) if largest is None else (-largest, largest)

@@ -78,14 +78,14 @@ def find_basins(values: NDArray[np.float64], error: NDArray[np.float64]) -> Basi
                     towards[basin] = lowest
             worst[lowest] = max(around[point], *(worst[basin] for basin in basins))
         towards[point] = lowest
-    rows = {point: row for row, point in enumerate(found)}
-    ends = [merges.get(point) for point in found]
+    rows = {-1: -1} | {point: row for row, point in enumerate(found)}
+    ends = [merges.get(point, (-1, -1, -1, worst[point])) for point in found]
     return Basins(
         minimum=_unpadded(np.array(found, np.int64), width),
-        saddle=_unpadded(np.array([-1 if end is None else end[0] for end in ends], np.int64), width),
-        lower=np.array([-1 if end is None else rows[end[1]] for end in ends], np.int64),
-        height=np.array([-1 if end is None else end[2] for end in ends], np.int64),
-        error=np.array([worst[point] if end is None else end[3] for point, end in zip(found, ends, strict=True)]),
+        saddle=_unpadded(np.array([end[0] for end in ends], np.int64), width),
+        lower=np.array([rows[end[1]] for end in ends], np.int64),
+        height=np.array([end[2] for end in ends], np.int64),
+        error=np.array([end[3] for end in ends]),
     )
 
 
