@@ -77,8 +77,6 @@ _CORNERS: dict[Any, Any] = {"upper right": (1, 1), "upper left": (0, 1), "lower 
 
 @dataclass(frozen=True)
 class Appearance:
-    """Colours and sizes of one picture."""
-
     theme: str  # "light" or "dark"
     own_colors: bool  # whether the page, the frame and the text are recoloured too, or stay as matplotlib has them
     page: str  # the background
@@ -162,7 +160,6 @@ def appearance_of(look: Mapping[str, Any], ax: Axes | None) -> Appearance:
 
 
 def find_colormap(name: Any) -> Colormap:
-    """Returns matplotlib's colours of that name, or the colours themselves."""
     from matplotlib import colormaps
     from matplotlib.colors import Colormap
 

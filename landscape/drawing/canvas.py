@@ -7,24 +7,24 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
-from collectors.files.local_files import write_bytes
+from collectors.files.local_files import check_replaceable, write_bytes
 from collectors.files.places import check_can_be_file
 from collectors.shapes import UInt8
 from collectors.validation import check_float, check_instance, check_path, wrong_type, wrong_value
 
 from .appearance import Appearance, appearance_of, draw_legend
+from .camera import Camera
 from .fitting import room_for_axes, settle
 from .texts import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
-
-    from .camera import Camera
 
 
 # Of a figure that is cut to what is drawn, in inches.
@@ -115,8 +115,7 @@ def begin_page(
         drawn = ax
         if drawn is None:
             drawn = new_figure(size or usual(appearance), "compressed").add_subplot(projection=projection)
-        given = size is not None
-        yield {"ax": drawn, "own": ax is None, "sized": given, "appearance": appearance, "heading": heading}
+        yield {"ax": drawn, "own": ax is None, "sized": bool(size), "appearance": appearance, "heading": heading}
 
 
 def save_figure(
@@ -155,6 +154,15 @@ def save_figure(
     image = io.BytesIO()
     _save(whole, image, kind, dpi, description)
     write_bytes(target, image.getvalue())
+
+
+def check_png(name: str, path: str | os.PathLike[str]) -> Path:
+    target = check_path(name, path)
+    if target.suffix.lower() != ".png":
+        raise wrong_value(name, "a name that ends in .png, because a hero is made of pixels", str(path))
+    check_can_be_file(name, target)
+    check_replaceable(target)
+    return target
 
 
 def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray, "height width 3"]:

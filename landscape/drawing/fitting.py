@@ -6,16 +6,13 @@ import contextlib
 import itertools
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .camera import place_ticks
+from .camera import Camera, place_ticks
 from .times import TIME_BAR, strips_height
-
-if TYPE_CHECKING:
-    from .camera import Camera
 
 # Between what is written and the figure's edge, and between two titles, in points.
 _MARGIN = 4.0

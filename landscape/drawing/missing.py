@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from ..record.checks import PointStatus
 from ..scales.landscape_scale import missing_kinds
+from .sheet import Sheet
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.patches import Patch
-
-    from .sheet import Sheet
 
 
 # How much of a coarse cell's colour is left; the rest is the page's.
@@ -42,7 +41,6 @@ def draw_missing(sheet: Sheet) -> None:
 
 
 def hatched(label: str, style: Mapping[str, Any]) -> Patch:
-    """Returns the legend's entry of hatched cells."""
     from matplotlib.patches import Patch
 
     return Patch(label=label, linewidth=0, **style)
@@ -128,20 +126,20 @@ def washed(colors: Colormap, page: str) -> Colormap:
 
 def blocks(points: NDArray[Any]) -> NDArray[Any]:
     """Returns rectangles over a grid: first row, last row + 1, first column, last column + 1, point; shape (n, 5)."""
+    from scipy.ndimage import find_objects
+
+    whole, pieces = [], []
     # A cell has the flat index of the point whose value it shows, or -1 where it is left out.
-    rows, columns = np.nonzero(points >= 0)
-    names, group, counts = np.unique(points[rows, columns], return_inverse=True, return_counts=True)
-    ends = np.stack([np.full(len(names), points.size), np.zeros(len(names), np.int64)] * 2, axis=1).astype(np.int64)
-    for axis, values in ((0, rows), (2, columns)):
-        np.minimum.at(ends[:, axis], group, values)
-        np.maximum.at(ends[:, axis + 1], group, values + 1)
-    whole = counts == (ends[:, 1] - ends[:, 0]) * (ends[:, 3] - ends[:, 2])
-    found = [np.column_stack([ends, names])[whole]]
-    for name, (top, bottom, left, right) in zip(names[~whole], ends[~whole], strict=True):
-        for row in range(top, bottom):
-            pieces = runs(points[row, left:right] == name) + left
-            found.append(np.array([[row, row + 1, first, last, name] for first, last in pieces]).reshape(-1, 5))
-    return np.concatenate(found)
+    for name, place in enumerate(find_objects(points + 1)):
+        if place is not None:
+            rows, columns = place
+            where = points[place] == name
+            if where.all():
+                whole.append((rows.start, rows.stop, columns.start, columns.stop, name))
+                continue
+            for row, line in enumerate(where, rows.start):
+                pieces += [(row, row + 1, first, last, name) for first, last in runs(line) + columns.start]
+    return np.array(whole + pieces, np.int64).reshape(-1, 5)
 
 
 def runs(where: NDArray[Any]) -> NDArray[Any]:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..grid.checkpoints import CheckpointsData
+from ..grid.data import LandscapeData
 from .placement import HEAD
 from .texts import plain, unit_of
 from .times import Marked, marked_text, path_times, strong_color
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from ..grid.checkpoints import CheckpointsData
-    from ..grid.data import LandscapeData
-
 
 PATH = "#e5383b"
 EDGE = "0.1"
@@ -144,7 +139,7 @@ def arrow_style(angle: float, color: Any, head: float = HEAD) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def in_points(ax: Axes, places: NDArray[Any]) -> NDArray[np.float64]:
+def in_points(ax: Any, places: NDArray[Any]) -> NDArray[np.float64]:
     # The transform is right only after the limits have followed what is drawn.
     ax.get_xlim()
-    return np.asarray(ax.transData.transform(places), np.float64) * 72 / ax.figure.dpi
+    return np.asarray(ax.transData.transform(places), np.float64) * 72 / float(ax.figure.dpi)

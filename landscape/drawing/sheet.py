@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_bool
 
+from ..grid.data import LandscapeData
 from ..sampling.coarse_cells import coarse_values
 from ..scales.choosing import choose_scale
 from ..scales.frame import Frame, choose_frame
@@ -30,10 +31,6 @@ from .times import BAR_HEIGHT, Marked, Times, draw_time_bar, path_times, runs_of
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
-    from ..grid.data import LandscapeData
-    from ..scales.choosing import Clip
-    from ..scales.levels import Levels
-
 
 _MOST_LINES = 3
 OWN_VALUES_WIDTH = 48
@@ -42,8 +39,6 @@ OWN_VALUES_WIDTH = 48
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to draw a landscape."""
-
     function: str  # the name of its public function
     draw: Callable[[Sheet], None]
     plane: bool = True  # whether it draws planes, or lines
@@ -214,7 +209,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     measured = known(values, status)
     trajectory = check_bool("trajectory", options.get("trajectory", True))
     diverging = more.get("diverging", False)
-    scale = diverging_scale(kind, measured, options) if diverging else shared_scale(kind, [landscape], options)
+    scale = shared_scale(kind, [landscape], options, differences=measured if diverging else None)
     colors = find_colormap(options.get("colormap", DIVERGING if diverging else "viridis"))
     frame = choose_frame(landscape, options.get("aspect", "equal"))
     camera = check_camera(options.get("camera"))
@@ -244,31 +239,20 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
 
 
 def shared_scale(
-    kind: Kind, landscapes: Sequence[LandscapeData], look: Look, metrics: Sequence[str] | None = None
-) -> Scale:
-    """Returns the user's scale, or one that spans several pictures of one kind, of ``metrics`` or the look's metric."""
-    scale, levels, clip = _scale_options(look)
+    kind: Kind, landscapes: Sequence[LandscapeData], look: Look, metrics: Sequence[str] | None = None,
+    differences: NDArray[Any] | None = None,
+) -> Scale:  # fmt: skip
+    """Returns the user's scale, or one that spans several pictures; that of ``differences`` has zero in its middle."""
+    scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
     if isinstance(scale, Scale):
-        return scale
-    path = kind.heights and look.get("trajectory", True)
-    names = look.get("metric", "loss") if metrics is None else metrics
-    return joint_scale(landscapes, names, scale, levels, clip, count=kind.count, path=path)
-
-
-def diverging_scale(kind: Kind, values: NDArray[Any], look: Look) -> Scale:
-    """Returns the user's scale, or one with zero in its middle."""
-    scale, levels, clip = _scale_options(look)
-    if isinstance(scale, Scale):
+        if levels is not None or clip is not None:
+            raise ValueError("scale is a Scale, which has its levels and its clip already; leave out levels and clip.")
         return scale
     metric = look.get("metric", "loss")
-    return choose_scale(values, scale, levels, clip, count=kind.count, symmetric=True, metric=metric)
-
-
-def _scale_options(look: Look) -> tuple[str | Scale, Levels, Clip]:
-    scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
-    if isinstance(scale, Scale) and (levels is not None or clip is not None):
-        raise ValueError("scale is a Scale, which has its levels and its clip already; leave out levels and clip.")
-    return scale, levels, clip
+    if differences is not None:
+        return choose_scale(differences, scale, levels, clip, count=kind.count, symmetric=True, metric=metric)
+    path = kind.heights and look.get("trajectory", True)
+    return joint_scale(landscapes, metrics or metric, scale, levels, clip, count=kind.count, path=path)
 
 
 def topology_scale(found: Topology, landscape: LandscapeData, look: Look) -> Scale:
@@ -287,4 +271,4 @@ def topology_scale(found: Topology, landscape: LandscapeData, look: Look) -> Sca
 
 
 def nothing(sheet: Sheet) -> None:
-    """Draws nothing: pictures of minima alone, or of several ways, are drawn by functions that take these too."""
+    """Draws nothing: a picture of several ways is drawn by a function that takes these too."""

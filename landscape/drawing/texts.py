@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +15,13 @@ from numpy.typing import NDArray
 from collectors.shapes import UInt8
 from workers.metric_names import MetricName, other_datasets
 
-from ..grid.data import LOSS_ERROR
+from ..grid.data import LOSS_ERROR, LandscapeData, PlaneGeometry
 from ..grid.differences import own_values_text
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP
 from ..planes.pca import is_almost_nothing, percentages
 from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
 from ..scales.levels import number_text
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData, PlaneGeometry
-
 
 _MOST_NAMES = 4
 _LONGEST_UNIT, _LONGEST_LABEL = 32, 96

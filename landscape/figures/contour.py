@@ -112,8 +112,6 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
     look = sheet.appearance
     ink = Ink(look.ink, look.page, look.page, look.ink) if on_page else Ink()
     finish_path = _draw_path(sheet, ink) if sheet.trajectory else lambda: np.empty((0, 4))
-    if sheet.trajectory:
-        sheet.note_own_values()
     draw_minima(sheet)
     draw_coarse_cells(sheet, readable(sheet.colors, look.theme) if on_page else sheet.colors)
     draw_missing(sheet)
@@ -214,6 +212,7 @@ def _draw_path(sheet: Sheet, ink: Ink) -> Callable[[], NDArray[Any]]:
             mark(x, y, plain(found.name[row], 32) + ("" if inside else " (outside)"), style)
     if origin.y is not None:
         mark([origin.x], [origin.y], marks.origin_label(landscape), marks.STAR, 5)
+    sheet.note_own_values()
     # Strokes and arrowheads need the axes in their place; boxes of arrowheads (left, bottom, right, top) are in pixels.
     return lambda: np.vstack([np.empty((0, 4)), *(finish() for finish in late)])
 

@@ -14,7 +14,7 @@ from collectors.validation import check_float, wrong_type
 
 from ..drawing.look import Axes, Look
 from ..drawing.missing import hatch_cells, hatched
-from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, begin, diverging_scale
+from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, begin, shared_scale
 from ..drawing.texts import metric_text, missed_notes, plain, precision_notes, title
 from ..grid.data import LandscapeData
 from ..grid.differences import difference_errors
@@ -111,7 +111,8 @@ class Difference:
 
     def scale(self, look: Look) -> Scale:
         """Returns the scale of the colours, which change at zero: the user's, or one that fits the differences."""
-        return diverging_scale(DIFFERENCE, known(self.values, self.status), {**look, "metric": self.metrics[0]})
+        differences = known(self.values, self.status)
+        return shared_scale(DIFFERENCE, [], {**look, "metric": self.metrics[0]}, differences=differences)
 
 
 def subtract(first: LandscapeData, second: LandscapeData | str, minus: str | None, look: Look) -> Difference:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import io
+import os
 import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Unpack, cast
 
 import numpy as np
 
+from collectors.files.local_files import write_bytes
 from collectors.shapes import UInt8
 from collectors.validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 
 from ..drawing import texts as words
 from ..drawing.appearance import Appearance, appearance_of, find_colormap
 from ..drawing.camera import best_camera, check_camera
-from ..drawing.canvas import check_size
+from ..drawing.canvas import check_png, check_size
 from ..drawing.look import Look, check_dimensions, check_look
 from ..drawing.path import sized
 from ..grid.data import LandscapeData
 from ..meshes.path_mesh import path_lines, path_marks
 from ..meshes.space import choose_space
-from ..rendering.picture import Rendering
 from ..rendering.scene import Scene
 from ..rendering.surface import INTERPOLATIONS
 from ..scales.landscape_scale import missing_kinds
@@ -41,6 +44,51 @@ _BETWEEN = {
     "smooth": "drawn smoothly (monotone cubics) through every point, never beyond the four points around",
     "linear": "drawn bilinearly",
 }
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """A picture of a landscape in three dimensions.
+
+    Attributes:
+        pixels: red, green, blue and opacity, shape (height, width, 4).
+        title: of the landscape.
+        caption: what a reader must know: scale, clipping, what is missing, what was drawn between the points.
+        dpi: dots per inch, which a PNG tells to who prints it.
+    """
+
+    pixels: UInt8[np.ndarray, "height width 4"]
+    title: str
+    caption: tuple[str, ...]
+    dpi: float
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the picture as PNG and returns its path; the caption is in the file, as the text "Description".
+
+        The same landscape gives the same bytes on the same machine.
+
+        Raises:
+            TypeError: ``path`` is no path.
+            ValueError: the name does not end in .png.
+            FileWriteError: the file cannot be written; what was there is untouched.
+        """
+        target = check_png("path", path)
+        write_bytes(target, self._repr_png_())
+        return target
+
+    def _repr_png_(self) -> bytes:
+        from PIL import Image
+        from PIL.PngImagePlugin import PngInfo
+
+        words = PngInfo()
+        words.add_itxt("Title", self.title)
+        words.add_itxt("Description", "\n".join(self.caption))
+        words.add_itxt("Software", "summary-landscape")
+        file = io.BytesIO()
+        image = Image.fromarray(self.pixels)
+        # More compression takes longer than the drawing and makes the file hardly smaller.
+        image.save(file, "PNG", pnginfo=words, dpi=(self.dpi, self.dpi), compress_level=4)
+        return file.getvalue()
 
 
 def plot_hero(
@@ -80,7 +128,8 @@ def plot_hero(
         TypeError: an argument is unknown or has the wrong type.
         ValueError: the landscape is a line or has no finite value, or an argument has a wrong value.
     """
-    from matplotlib.colors import is_color_like
+    from matplotlib.colors import is_color_like, to_rgb
+    from PIL import Image
 
     options = check_look("plot_hero", look)
     if options.get("style", "screen") != "screen":
@@ -124,7 +173,13 @@ def plot_hero(
         expected = f"False for a picture of {width} x {height} pixels: there is no room for them"
         raise wrong_value("labels", expected, True)
     whole = np.concatenate([replace(scene, pixels=(width, rest)).render(camera), *strips])
-    return Rendering(whole if background is None else _before(whole, background), title, tuple(caption), dots)
+    if background is not None:
+        # Nothing is clear in front of a colour any more.
+        color = tuple(round(255 * part) for part in (*to_rgb(background), 1.0))
+        page = Image.new("RGBA", whole.shape[1::-1], color)
+        page.alpha_composite(Image.fromarray(whole))
+        whole = np.asarray(cast(Any, page))
+    return Rendering(whole, title, tuple(caption), dots)
 
 
 def _measures(pixels: object, size: object, dpi: object) -> tuple[int, int, int]:
@@ -148,16 +203,6 @@ def _measures(pixels: object, size: object, dpi: object) -> tuple[int, int, int]
     if not all(_SMALLEST <= side <= _LARGEST for side in (width, height)):
         raise wrong_value("pixels", expected, pixels)
     return width, height, dots
-
-
-def _before(drawn: Any, background: str) -> Any:
-    """Returns a picture before a colour, which nothing is clear in front of any more."""
-    from matplotlib.colors import to_rgb
-    from PIL import Image
-
-    page = Image.new("RGBA", drawn.shape[1::-1], tuple(round(255 * part) for part in (*to_rgb(background), 1.0)))
-    page.alpha_composite(Image.fromarray(drawn))
-    return np.asarray(cast(Any, page))
 
 
 def _caption_lines(scene: Scene) -> list[str]:

@@ -57,16 +57,15 @@ def plot_profile(
         raise wrong_type("others", "the name of a metric, or a list of names", others)
     metric = look.get("metric", "loss")
     beside, right = sides(landscape, metric, names)
-    more: dict[str, Any] = {}
+    more = {"label": quantity_text(landscape, metric)} if beside else {}
     if beside:
         look = {**look, "scale": left_scale(landscape, [metric, *beside], look), "levels": None, "clip": None}
-        more["label"] = quantity_text(landscape, metric)
     with begin(PROFILE, landscape, ax, look, **more) as sheet:
         draw_profile(sheet, several=bool(beside))
-        for index, name in enumerate(beside):
-            _draw_curve(sheet, sheet.ax, sheet.scale.tall, name, *_color_and_stroke(sheet, index))
+        for index, name in enumerate(beside, 1):
+            _draw_curve(sheet, sheet.ax, sheet.scale.tall, name, index)
         if right:
-            _draw_right(sheet, right, len(beside))
+            _draw_right(sheet, right, 1 + len(beside))
         sheet.finish()
     return sheet.ax
 
@@ -80,8 +79,9 @@ def sides(landscape: LandscapeData, metric: str, others: Sequence[str]) -> tuple
 
 
 def _color_and_stroke(sheet: Sheet, index: int) -> tuple[str, str]:
-    series = sheet.appearance.series[1:]
-    return series[index % len(series)], stroke(1 + index % 3)  # the main metric's line is whole
+    main, *others = sheet.appearance.series
+    # The main metric's line is the only whole one.
+    return (others[(index - 1) % len(others)], stroke(1 + (index - 1) % 3)) if index else (main, stroke(0))
 
 
 def left_scale(landscape: LandscapeData, shown: Sequence[str], look: Look) -> Scale:
@@ -100,7 +100,7 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
     """Fills a sheet with a curve, which the legend names where ``several`` curves share the axis."""
     ax, scale, look = sheet.ax, sheet.scale, sheet.appearance
     set_value_axis(ax, scale.tall)
-    _draw_curve(sheet, ax, scale.tall, sheet.metric, look.series[0], "-", named=several)
+    _draw_curve(sheet, ax, scale.tall, sheet.metric, 0, named=several)
     _draw_coarse(sheet)
     mark_missing(sheet, sheet.landscape.x, missing_kinds(sheet.values, sheet.status, sheet.coarse))
     if sheet.trajectory:
@@ -118,10 +118,9 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
         sheet.write_flat_note()
 
 
-def _draw_curve(
-    sheet: Sheet, ax: Axes, scale: Scale, metric: str, color: str, stroke: str, *, named: bool = True
-) -> None:
+def _draw_curve(sheet: Sheet, ax: Axes, scale: Scale, metric: str, index: int, *, named: bool = True) -> None:
     landscape, factor, x = sheet.landscape, sheet.appearance.factor, sheet.landscape.x
+    color, line_style = _color_and_stroke(sheet, index)
     size = factor * (4 if len(x) <= _MANY_POINTS else 2.5)
     measured = known(landscape[metric], landscape.status)
     stderr = landscape.metrics.get(MetricName.read(metric, landscape.metrics).standard_error)
@@ -134,7 +133,7 @@ def _draw_curve(
         band = ax.fill_between(x, low, high, color=color, alpha=0.25, linewidth=0, label=label, zorder=1)
         sheet.entries.append(band)
     measured = scale.held(measured)
-    curve = ax.plot(x, measured, color=color, linewidth=1.5 * factor, linestyle=stroke, label=called, zorder=2)
+    curve = ax.plot(x, measured, color=color, linewidth=1.5 * factor, linestyle=line_style, label=called, zorder=2)
     if named:
         sheet.entries += curve
     for status, name, face in (
@@ -202,15 +201,15 @@ def mark_missing(sheet: Picture, places: NDArray[Any], missing: Mapping[str, NDA
 
 
 def _draw_right(sheet: Sheet, names: Sequence[str], drawn: int) -> None:
-    """Draws metrics against an axis on the right, in other strokes than the ``drawn`` curves on the left."""
+    """Draws metrics against an axis on the right, in other strokes than the curves that are ``drawn`` on the left."""
     landscape, scale, right = sheet.landscape, right_scale(sheet.landscape, names), sheet.ax.twinx()
     set_value_axis(right, scale)
     for index, name in enumerate(names, drawn):
-        _draw_curve(sheet, right, scale, name, *_color_and_stroke(sheet, index))
+        _draw_curve(sheet, right, scale, name, index)
     quantities = dict.fromkeys(quantity_text(landscape, name) for name in names)
     right.set_ylabel(scale.label(metric_text(landscape, names[0]) if len(names) == 1 else ", ".join(quantities)))
     single = [(right, _color_and_stroke(sheet, drawn)[0])] if len(names) == 1 else []
-    for ax, color in (*single, *([] if drawn else [(sheet.ax, sheet.appearance.series[0])])):
+    for ax, color in (*single, *([(sheet.ax, sheet.appearance.series[0])] if drawn == 1 else [])):
         ax.yaxis.label.set_color(color)
         ax.tick_params(axis="y", labelcolor=color)
     sheet.ax.set_zorder(right.get_zorder() + 1)

@@ -11,12 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from collectors.validation import check_choice
 
-from ..grid.data import PlaneGeometry
+from ..grid.data import LandscapeData, PlaneGeometry
 
 if TYPE_CHECKING:
     from matplotlib.path import Path
-
-    from ..grid.data import LandscapeData
 
 
 ASPECTS = ("equal", "fill")
