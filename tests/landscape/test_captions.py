@@ -5,14 +5,13 @@ import re
 import numpy as np
 import pytest
 from data_sets import with_test_set
-from figure_cases import build, build_adaptive, build_line
+from figure_cases import begun, build, build_adaptive, build_line
 from long_paths import build_path
 
 from landscape import Landscape, figures
 from landscape.captions import barriers_caption, difference_caption, multiples_captions, profile_caption, write_caption
 from landscape.figures import plot_difference
 from landscape.grid.checkpoints import NO_RUN, CheckpointsData
-from landscape.record.checks import PointStatus
 from landscape.roles import NETWORK
 
 
@@ -93,9 +92,7 @@ def test_the_alternative_text_says_range_place_and_way():
 def test_of_a_line_and_of_nothing_measured():
     line = Landscape(build_line([3.0, 1.0, 2.0]))
     assert "along one random direction (normalized by filter" in line.caption("profile").text
-    empty = build()
-    empty.metrics["loss"][:] = np.nan
-    empty.status[:] = PointStatus.PENDING
+    empty = begun(build(), 0)
     assert "600 are not measured yet" in text_of(empty)
     assert "no finite value" in write_caption(empty).alt
 
