@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import warnings
 
-from .background import LAST_PAUSES_SECONDS, NewestState, retry
+from .background import LAST_PAUSES_SECONDS, WritingThread, retry
 from .local_files import TemporaryFolder, unsent_folder
 from .remote_path import RemotePath
 
@@ -26,7 +26,7 @@ class RecordUploads:
         self._uploaded: dict[str, tuple[int, int]] = {}
         self._failure: Exception | None = None
         self._failure_is_told = False
-        self._uploads = NewestState("record-uploads", self._try_to_upload, INTERVAL_SECONDS, rest=_REST)
+        self._uploads = WritingThread("record-uploads", save=self._try_to_upload, interval=INTERVAL_SECONDS, rest=_REST)
         self._uploads.touch()
 
     def warn_of_failure(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import CheckpointWriteError, reason_of
-from ..files.background import OrderedJobs
+from ..files.background import WritingThread
 from .archive import Archive, write_archive
 from .config import CheckpointConfig
 
@@ -19,7 +19,7 @@ class CheckpointWriter:
     def __init__(self, config: CheckpointConfig) -> None:
         self._config = config
         self._keep([])
-        self._jobs = OrderedJobs("checkpoint-writer", 1) if config.async_save else None
+        self._jobs = WritingThread("checkpoint-writer") if config.async_save else None
         self._pending: tuple[Path, int] | None = None
         self._failure: Exception | None = None
 

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ..errors import CheckpointWriteError, reason_of
-from ..files.background import OrderedJobs
+from ..files.background import WritingThread
 from ..files.locks import LockHeldError, WriteLock
 from ..files.places import AnyPath
 from ..networks.weight_space import WeightSpace, some_names
@@ -72,7 +72,7 @@ class RunWriter:
             except BaseException:
                 self._lock.release()
                 raise
-        self._jobs = OrderedJobs(
+        self._jobs = WritingThread(
             "checkpoint-writer",
             _MOST_STATES,
             save=self._write_metadata,

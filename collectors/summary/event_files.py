@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import os
 import re
 import socket
 import struct
 import time
+import urllib.parse
 import uuid
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..files import system
-from ..files.local_files import naming
+from ..files.local_files import naming, writing
 from ..files.places import check_can_be_directory
 from ..files.system import sync_directory
 from ..validation import check_choice, check_instance, check_int, check_keys, wrong_value
+from .lineage import LINEAGE_KINDS
+from .values import SummaryStep
 
 # Around each record: its length, and a checksum of the length and of the content.
 _FRAME_BYTES = 16
 _LONGEST_NAME = 255
+_LONGEST_TAG = 180
 _NAME_PART = re.compile(r"[0-9a-zA-Z_][0-9a-zA-Z_.]*")
 
 
@@ -43,9 +52,16 @@ def require_tensorboard() -> None:
 
 
 class EventFiles:
-    """The event files of one record in one process, of ``max_file_size`` bytes or one event each; None: no limit."""
+    """The files of one record in one process, of ``max_file_size`` bytes or one event each; None: no limit.
 
-    def __init__(self, directory: Path, prefix: str, suffix: str, max_file_size: int | None) -> None:
+    Tensors are written into ``.npy`` files as well if asked to. Not for use by several threads.
+    """
+
+    def __init__(
+        self, directory: Path, prefix: str, suffix: str, max_file_size: int | None, export_tensors: bool
+    ) -> None:
+        from . import encoding
+
         self.directory = directory
         self.created = int(time.time())
         # Two records of one second, one process or one forked process each need names of their own.
@@ -55,6 +71,10 @@ class EventFiles:
         self._stem = f"{prefix}.out.tfevents.summary.{self.created:010d}.{host}.{os.getpid()}.{self.token}"
         self._suffix = suffix
         self._max_file_size = max_file_size
+        self._export_tensors = export_tensors
+        self._encoder, self._encode_lineage = encoding.SummaryEncoder(), encoding.encode_lineage
+        self._lineage: dict[str, Mapping[str, Any]] = {}
+        self._exported: dict[str, str] = {}
         self._number = 1
         self._open: _WholeWrites | None = None
         if len(os.fsencode(self.path.name)) + len("_lineage") > _LONGEST_NAME:
@@ -67,21 +87,19 @@ class EventFiles:
         """The file that is written now, or will be when the first event comes."""
         return self.directory / f"{self._stem}.{self._number:05d}{self._suffix}"
 
-    @property
-    def lineage_path(self) -> Path:
-        """A file beside the others that is read before them."""
-        return self.directory / f"{self._stem}.00000{self._suffix}_lineage"
-
-    def write_event(self, event: bytes) -> None:
-        """Writes one serialized event, which can then be read; on OSError the file ends with the event before."""
-        size = len(event) + _FRAME_BYTES
-        if self._max_file_size is not None and self._open and self._open.size + size > self._max_file_size:
-            self.close()
-            self._number += 1
-        if self._open is None:
-            self._open = _WholeWrites(self.path)
-            self._open.write(record(version_event()))
-        self._open.write(record(event))
+    def write(self, step: SummaryStep) -> None:
+        for event in self._encoder.encode(step):
+            self._write_event(event)
+        for value in step.values:
+            if value.kind == "tensor" and self._export_tensors:
+                assert isinstance(value.content, np.ndarray)
+                self._export(value.name, step.step, value.content)
+        found = {value.kind: value.content for value in step.values if value.kind in LINEAGE_KINDS}
+        if found:
+            self._lineage.update(found)  # type: ignore[arg-type]
+            # TensorBoard takes a run's hyperparameters from one event only, the first. The facts come in several
+            # calls, so this file is replaced by one that holds them all.
+            self._write_lineage(self._encode_lineage(self._lineage, self.created, step))
 
     def sync(self) -> None:
         if self._open is not None:
@@ -89,7 +107,7 @@ class EventFiles:
             sync_directory(self.directory)
 
     def close(self) -> None:
-        """Makes everything durable and the file read-only; it is closed also where that raises OSError."""
+        """Makes everything durable and the files read-only; the open one is closed also where that raises OSError."""
         open_file, self._open = self._open, None
         if open_file is not None:
             try:
@@ -98,25 +116,51 @@ class EventFiles:
                 sync_directory(self.directory)
             finally:
                 open_file.close()
+        if self._lineage:
+            system.protect(self._lineage_path)
 
+    @property
+    def _lineage_path(self) -> Path:
+        """A file beside the others that is read before them."""
+        return self.directory / f"{self._stem}.00000{self._suffix}_lineage"
 
-def write_event_file(path: Path, event: bytes, token: str) -> None:
-    """Writes an event file of one event at once, in place of the one that may be there."""
-    # TensorBoard must not read the unfinished file.
-    temporary = path.with_name(f".{token}.{os.getpid()}.tmp")
-    temporary.unlink(missing_ok=True)
-    try:
-        with contextlib.closing(_WholeWrites(temporary)) as file:
-            for content in (version_event(), event):
-                file.write(record(content))
-            file.flush()
-        system.replace(temporary, path)
-        sync_directory(path.parent)
-    finally:
+    def _write_event(self, event: bytes) -> None:
+        """Writes one serialized event, which can then be read; on OSError the file ends with the event before."""
+        size = len(event) + _FRAME_BYTES
+        if self._max_file_size is not None and self._open and self._open.size + size > self._max_file_size:
+            self.close()
+            self._number += 1
+        if self._open is None:
+            self._open = _WholeWrites(self.path)
+            self._open.write(record(_version_event()))
+        self._open.write(record(event))
+
+    def _write_lineage(self, event: bytes) -> None:
+        """Writes a file of one event at once, in place of the one that may be there."""
+        # TensorBoard must not read the unfinished file.
+        temporary = self.directory / f".{self.token}.{os.getpid()}.tmp"
         temporary.unlink(missing_ok=True)
+        try:
+            with contextlib.closing(_WholeWrites(temporary)) as file:
+                file.write(record(_version_event()) + record(event))
+                file.flush()
+            system.replace(temporary, self._lineage_path)
+            sync_directory(self.directory)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _export(self, name: str, step: int, content: NDArray[Any]) -> None:
+        tag = urllib.parse.quote(name, safe="")
+        # Of two names that are one file to the system, the second is told apart as well.
+        if len(tag) > _LONGEST_TAG or self._exported.setdefault(system.as_compared(tag), name) != name:
+            tag = f"{tag[:_LONGEST_TAG]}.{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+        folder = self.directory / f"export_{self.created}_{self.token}" / "tensor"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with writing(folder / f"{tag}_{step}.npy") as file:
+            np.lib.format.write_array(file, content, allow_pickle=False)
 
 
-def version_event() -> bytes:
+def _version_event() -> bytes:
     from tensorboard.compat.proto.event_pb2 import Event, SourceMetadata
 
     source = SourceMetadata(writer="summary_landscape")

@@ -16,7 +16,7 @@ from ..validation import check_bool, check_choice, check_int, check_path, wrong_
 from . import event_files
 from .graph import network_graph
 from .values import SummaryStep, SummaryValue, check_network, check_plugin, check_value
-from .writer import SummaryFiles, SummaryWriteError, SummaryWriter
+from .writer import SummaryWriteError, SummaryWriter
 
 if TYPE_CHECKING:
     import torch
@@ -85,7 +85,7 @@ class SummaryRecord:
         self._graph_recorded = False
         self._warned = False
         exports = self._export_options.get("tensor_format") == "npy"
-        self._files = SummaryFiles(self._directory, self._prefix, self._suffix, self._max_file_size, exports)
+        self._files = event_files.EventFiles(self._directory, self._prefix, self._suffix, self._max_file_size, exports)
         self._writer = SummaryWriter(self._files, str(self._directory))
         # Closes at the interpreter's exit too, if nobody did; it must not keep the record itself alive.
         weakref.finalize(self, self._writer.abandon)
