@@ -55,8 +55,7 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
             return
         if sum(isinstance(item, SummaryCollector) for item in parameters.get("list_callback") or ()) > 1:
             raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
-        if self._counts_steps and _hides_steps(parameters):
-            raise _steps_hidden()
+        _check_steps(self._counts_steps, parameters)
 
     def epoch_begin(self, run_context: Any) -> None:
         """Opens the run directory in the first epoch; only then it is known where the training starts."""
@@ -153,8 +152,7 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
         counts_steps = any(
             isinstance(callback, _SummaryCollector) and callback.counts_steps for callback in self._manager.callbacks
         )
-        if counts_steps and _hides_steps(run_context.original_args()):
-            raise _steps_hidden()
+        _check_steps(counts_steps, run_context.original_args())
 
     def on_train_epoch_begin(self, run_context: Any) -> None:
         """Begins an epoch, and before the first one the run."""
@@ -238,13 +236,10 @@ def _epoch_is_whole(parameters: Any) -> bool:
     return bool(parameters["cur_step_num"] % parameters["batch_num"] == 0)
 
 
-def _steps_hidden() -> ValueError:
-    return ValueError(
-        'collect_landscape has unit="step", but with dataset_sink_mode=True MindSpore shows callbacks no single steps; '
-        'train with dataset_sink_mode=False, or collect with unit="epoch".'
-    )
-
-
-def _hides_steps(parameters: Any) -> bool:
+def _check_steps(are_counted: bool, parameters: Any) -> None:
     in_graph = mindspore.get_context("mode") == mindspore.GRAPH_MODE
-    return bool(parameters.dataset_sink_mode) and in_graph and parameters.get("sink_size") != 1
+    if are_counted and parameters.dataset_sink_mode and in_graph and parameters.get("sink_size") != 1:
+        raise ValueError(
+            'collect_landscape has unit="step", but with dataset_sink_mode=True MindSpore shows callbacks no single '
+            'steps; train with dataset_sink_mode=False, or collect with unit="epoch".'
+        )

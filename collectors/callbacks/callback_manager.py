@@ -56,11 +56,8 @@ class CallbackManager(Callback):
 
         Do not enter it: this manager enters and leaves the callbacks.
         """
-
-        def takes_part(callback: Callback) -> bool:
-            return not isinstance(callback, BuiltInCallback) or callback.called_in_fit_evaluation
-
-        return CallbackManager(list(filter(takes_part, self._active)), strict=self._strict)
+        kept = [item for item in self._active if not isinstance(item, BuiltInCallback) or item.called_in_fit_evaluation]
+        return CallbackManager(kept, strict=self._strict)
 
     def telling(self, run_context: RunContext) -> Tell:
         """Returns what tells the callbacks of the events within steps; it does nothing where nobody listens."""

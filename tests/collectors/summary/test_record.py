@@ -143,7 +143,7 @@ def test_directory_without_permission(mode, below):
         closed.chmod(mode)
         said = stderr_of(f"""
 import os
-from collectors.summary.event_files import prepare_directory
+from collectors.summary.writer import prepare_directory
 from pathlib import Path
 if os.getuid() == 0:
     os.setuid(65534)

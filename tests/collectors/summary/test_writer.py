@@ -15,10 +15,9 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from waiting import PATIENCE, wait_until
 
 from collectors.errors import LandscapeError
-from collectors.summary.event_files import record
 from collectors.summary.record import SummaryRecord
 from collectors.summary.values import SummaryStep, check_value
-from collectors.summary.writer import LARGEST_QUEUE_BYTES, LONGEST_QUEUE, SummaryWriteError, SummaryWriter
+from collectors.summary.writer import LARGEST_QUEUE_BYTES, LONGEST_QUEUE, SummaryWriteError, SummaryWriter, record
 
 
 class HeldFiles:
