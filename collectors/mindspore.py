@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from .callbacks.callback import EVAL_HOOKS, TRAIN_HOOKS, Callback, CallbackParameters, RunContext, add_hooks
-from .callbacks.callback_manager import CallbackManager
+from .callbacks.callback_manager import HostedCallbacks
 from .recording.summary_collector import SummaryCollector as _SummaryCollector
 from .recording.trainer_collector import TrainerCollector
 
@@ -88,7 +88,7 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
             self._leave(None)
 
 
-class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
+class InMindSpore(HostedCallbacks, mindspore.train.Callback):  # type: ignore[misc]
     """Lets callbacks of this library run inside MindSpore's ``Model``.
 
     Example::
@@ -116,18 +116,12 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
     """
 
     def __init__(self, *callbacks: Callback) -> None:
-        super().__init__()
-        if not callbacks:
-            raise ValueError("callbacks must be given, at least one: InMindSpore(callback, ...).")
-        if any(isinstance(callback, mindspore.train.Callback) for callback in callbacks):
-            raise TypeError(
-                "callbacks must be callbacks of this library, but one is a mindspore.train.Callback, which Model takes "
-                "as it is: Model.train(..., callbacks=[callback, InMindSpore(...)]). Of the collectors, give "
-                "collectors.SummaryCollector."
-            )
-        self._manager = CallbackManager(callbacks)
-        self._audience = self._manager
-        self._context: _Context | None = None
+        super().__init__(
+            callbacks,
+            mindspore.train.Callback,
+            "mindspore.train.Callback, which Model takes as it is: Model.train(..., callbacks=[callback, "
+            "InMindSpore(...)]). Of the collectors, give collectors.SummaryCollector.",
+        )
         self._depth = self._steps_before = self._epochs_before = 0
 
     def __enter__(self) -> Self:
@@ -178,12 +172,6 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
         self._call("on_eval_end", run_context)
         self._audience = self._manager
 
-    @property
-    def _params(self) -> CallbackParameters:
-        assert self._context is not None
-        params: CallbackParameters = self._context.original_args()
-        return params
-
     def _call(self, hook: str, run_context: Any) -> None:
         if self._context is None:
             raise RuntimeError(f"InMindSpore got {hook} of a run whose beginning it did not see; hand on all hooks.")
@@ -193,7 +181,6 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
             run_context.request_stop()
 
     def _update(self, run_context: Any) -> None:
-        assert self._context is not None
         given = run_context.original_args()
         params = self._params
         # After an epoch's end hook MindSpore takes the results of its evaluation out.

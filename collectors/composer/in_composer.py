@@ -13,7 +13,7 @@ import composer
 import torch
 
 from ..callbacks.callback import Callback, CallbackParameters, RunContext, begin_evaluation, training_parameters
-from ..callbacks.callback_manager import CallbackManager, restore_callbacks, states_of
+from ..callbacks.callback_manager import HostedCallbacks, restore_callbacks, states_of
 from ..networks.torch_network import unwrap
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _in_a_run(handle: Callable[[InComposer, State, Logger], None]) -> Callable[[
     return handle_in_a_run
 
 
-class InComposer(composer.Callback):  # type: ignore[misc]
+class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
     """Lets callbacks of this library run inside a Composer trainer.
 
     Example::
@@ -88,17 +88,8 @@ class InComposer(composer.Callback):  # type: ignore[misc]
     """Whether ``on_train_epoch_end`` runs for an epoch that ends early."""
 
     def __init__(self, *callbacks: Callback) -> None:
-        super().__init__()
-        if not callbacks:
-            raise ValueError("callbacks must be given, at least one: InComposer(callback, ...).")
-        if any(isinstance(callback, composer.Callback) for callback in callbacks):
-            raise TypeError(
-                "callbacks must be callbacks of this library, but one is a composer.Callback, which the trainer takes "
-                "as it is: Trainer(callbacks=[callback, InComposer(...)])."
-            )
-        self._manager = CallbackManager(callbacks)
-        self._audience = self._manager
-        self._context: RunContext | None = None
+        advice = "composer.Callback, which the trainer takes as it is: Trainer(callbacks=[callback, InComposer(...)])."
+        super().__init__(callbacks, composer.Callback, advice)
         self._training: dict[str, Any] | None = None
         self._in_epoch = False
         self._evaluates_for_fit = False
@@ -221,12 +212,6 @@ class InComposer(composer.Callback):  # type: ignore[misc]
                 "overridden, hand on all events: super().run_event(event, state, logger)."
             )
         return True
-
-    @property
-    def _params(self) -> CallbackParameters:
-        assert self._context is not None
-        params: CallbackParameters = self._context.original_args()
-        return params
 
     def _begin_run(self, params: CallbackParameters) -> None:
         self._manager.__enter__()
