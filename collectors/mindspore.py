@@ -55,7 +55,7 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
             return
         if sum(isinstance(item, SummaryCollector) for item in parameters.get("list_callback") or ()) > 1:
             raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
-        _check_steps(self._counts_steps, parameters)
+        _check_steps(self._collector.counts_steps, parameters)
 
     def epoch_begin(self, run_context: Any) -> None:
         """Opens the run directory in the first epoch; only then it is known where the training starts."""
@@ -82,10 +82,6 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
         parameters = run_context.original_args()
         if self._run is not None and parameters.get("mode") != "eval" and _epoch_is_whole(parameters):
             self._run.end_epoch()
-
-    def end(self, run_context: Any) -> None:
-        if run_context.original_args().get("mode") != "eval":
-            self._leave(None)
 
 
 class InMindSpore(HostedCallbacks, mindspore.train.Callback):  # type: ignore[misc]
