@@ -389,14 +389,6 @@ def test_training_equals_a_plain_loop_bit_for_bit(kind):
     assert [taken.cur_step_num for taken in steps] == [1, 2, 3, 4, 5, 6]
 
 
-def test_resuming_equals_going_on():
-    whole, parts = build(), build()
-    whole.train(4, batches())
-    parts.train(2, batches())
-    parts.train(4, batches(), initial_epoch=2)
-    assert_equal_weights(whole.network, parts.network)
-
-
 @pytest.mark.parametrize("sized", [True, False])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize(
