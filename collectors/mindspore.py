@@ -150,7 +150,7 @@ class InMindSpore(HostedCallbacks, mindspore.train.Callback):  # type: ignore[mi
             given = run_context.original_args()
             self._epochs_before, steps_done = _done_before(given)
             self._steps_before = steps_done - given.cur_step_num
-            self._context = _Context(CallbackParameters())
+            self._context = RunContext(CallbackParameters())
             self._update(run_context)
             self._params.update(cur_epoch_num=self._epochs_before, initial_step=steps_done)
             self._manager.on_train_begin(self._context)
@@ -158,7 +158,7 @@ class InMindSpore(HostedCallbacks, mindspore.train.Callback):  # type: ignore[mi
 
     def on_eval_begin(self, run_context: Any) -> None:
         if self._context is None:
-            self._context = _Context(CallbackParameters())
+            self._context = RunContext(CallbackParameters())
         elif "train_network" in self._params:
             self._audience = self._manager.for_fit_evaluation()
         self._call("on_eval_begin", run_context)
@@ -200,12 +200,6 @@ class InMindSpore(HostedCallbacks, mindspore.train.Callback):  # type: ignore[mi
 
 
 add_hooks(InMindSpore, InMindSpore._call, {*TRAIN_HOOKS, *EVAL_HOOKS} - set(vars(InMindSpore)))
-
-
-class _Context(RunContext):
-    """Our run context, which also says whether the present epoch went through all its batches."""
-
-    exhausted = True
 
 
 def _done_before(parameters: Any) -> tuple[int, int]:

@@ -161,7 +161,9 @@ class FromComposer(StepListener):
         """Runs ``eval_end`` and ``eval_after_all``, or ``eval_standalone_end`` outside of training."""
         params, state = run_context.original_args(), self._now
         results = {**params.metrics, **params.get("eval_results", {})}
-        state.eval_metrics = {EVAL_LABEL: as_metrics(results)}
+        state.eval_metrics = {
+            EVAL_LABEL: {name: SimpleNamespace(compute=partial(torch.as_tensor, results[name])) for name in results}
+        }
         state.eval_metric_values = dict(results)
         self._log({f"metrics/{EVAL_LABEL}/{name}": value for name, value in results.items()})
         self._run("on_eval_end", run_context)
@@ -340,7 +342,3 @@ def load_timestamp(values: dict[str, Any]) -> Timestamp:
         {name: timedelta(seconds=value) if name.endswith("_wct") else value for name, value in values.items()}
     )
     return timestamp
-
-
-def as_metrics(results: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: SimpleNamespace(compute=partial(torch.as_tensor, value)) for name, value in results.items()}
