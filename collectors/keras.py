@@ -76,6 +76,9 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
         if not self.model.stop_training or batches >= (self.params.get("steps") or batches):
             self._call("end_epoch")
 
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        self._leave(None)
+
     def _begin(self, epoch: int) -> None:
         optimizer = self.model.optimizer
         step = int(to_array(optimizer.iterations))

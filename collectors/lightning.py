@@ -107,6 +107,9 @@ class SummaryCollector(TrainerCollector):
         if self._run is not None and trainer.is_last_batch:
             self._run.end_epoch()
 
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self._leave(None)
+
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Leaves a directory behind that can be analysed as far as training came."""
         self._leave(exception)

@@ -83,6 +83,10 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
         if self._run is not None and parameters.get("mode") != "eval" and _epoch_is_whole(parameters):
             self._run.end_epoch()
 
+    def end(self, run_context: Any) -> None:
+        if run_context.original_args().get("mode") != "eval":
+            self._leave(None)
+
 
 class InMindSpore(HostedCallbacks, mindspore.train.Callback):  # type: ignore[misc]
     """Lets callbacks of this library run inside MindSpore's ``Model``.

@@ -64,6 +64,9 @@ class SummaryCollector(TrainerCollector, TrainerCallback):  # type: ignore[misc,
         if self._run is not None and (is_whole or not control.should_training_stop):
             self._run.end_epoch()
 
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._leave(None)
+
 
 def _steps_per_epoch(args: Any, loader: Any) -> int | None:
     try:

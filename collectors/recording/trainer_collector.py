@@ -53,9 +53,6 @@ class TrainerCollector(HasCollector):
         # Where the trainer has not said that training ended, it failed, even if that error was caught before.
         self._leave(error or TrainingFailedError("training did not end"))
 
-    def on_train_end(self, *_: object, **_facts: object) -> None:
-        self._leave(None)
-
     def _open(self, network: object, **options: Any) -> None:
         """Begins to watch a training; the options are those of ``collectors.SummaryCollector.watch``."""
         # Many trainers do not tell their callbacks that a training failed.
