@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from collectors.files.background import LAST_PAUSES_SECONDS, NewestState, retry
+from collectors.files.background import LAST_PAUSES_SECONDS, WritingThread, retry
 from collectors.files.local_files import unsent_folder
 from collectors.files.places import AnyPath, check_can_be_directory, check_can_be_file, check_directory
 from collectors.files.remote_path import RemotePath
@@ -67,7 +67,7 @@ class FileWriter(Generic[D]):
         self._unfinished = unfinished(path) if unfinished is not None and isinstance(path, Path) else None
         self._data, self._encode, self._kind = data, encode, kind
         self._lock = threading.Lock()
-        self._flushes = NewestState("landscape-writer", self._write, flush_seconds)
+        self._flushes = WritingThread("landscape-writer", save=self._write, interval=flush_seconds)
 
     def update(self, change: Callable[[], T]) -> T:
         """Changes the data while no write is under way, and returns what ``change`` does."""
