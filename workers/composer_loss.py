@@ -55,15 +55,11 @@ def evaluator_from(
         metrics = model.get_metrics(is_train=False)
         if chosen is not None:
             metrics = {name: metric for name, metric in metrics.items() if name in chosen}
-    return OwnLoss(composer_step), model, data, composer_metrics(model, metrics)
-
-
-def composer_metrics(model: Any, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the metrics with torchmetrics objects updated as Composer does, through the model."""
-    return {
+    measured = {
         name: _MetricOfModel(model, metric) if hasattr(metric, "update") and not isinstance(metric, type) else metric
         for name, metric in metrics.items()
     }
+    return OwnLoss(composer_step), model, data, measured
 
 
 class _MetricOfModel:

@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from collectors.files import system
@@ -53,6 +53,25 @@ def unpin_thread() -> None:
     if system.LINUX and _before_pinning:
         with contextlib.suppress(OSError):  # some may have been taken away meanwhile
             os.sched_setaffinity(0, _before_pinning)
+
+
+@contextlib.contextmanager
+def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """Sets environment variables (None: removes them), which processes inherit, for a while."""
+
+    def put(values: Mapping[str, str | None]) -> None:
+        for name, value in values.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    before = {name: os.environ.get(name) for name in changes}
+    put(changes)
+    try:
+        yield
+    finally:
+        put(before)
 
 
 def cpu_description() -> list[str]:
@@ -146,7 +165,6 @@ def _numbers(file: Path) -> dict[str, int]:
 
 
 def size_text(size: float) -> str:
-    """Returns a number of bytes in the unit that people would use."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.3g} {unit}"

@@ -91,7 +91,7 @@ class LightningCallback:
         module = copy.deepcopy(source) if isinstance(source, nn.Module) else source()
         if not _is_lightning(module, "LightningModule"):
             raise CallbackFunctionError(f"lightning_module must return a LightningModule, not {type(module).__name__}.")
-        module.log = module.log_dict = _do_nothing
+        module.log = module.log_dict = lambda *_, **__: None  # without a Trainer they would raise
         loader, hooks = self._read_data(module)
         return OwnLoss(_Step(module, hooks, self.stage)), module, loader, self.metrics
 
@@ -237,7 +237,3 @@ def _without_trainer(datamodule: Any) -> Any:
     result = copy.copy(datamodule)
     result.trainer = None
     return result
-
-
-def _do_nothing(*arguments: Any, **options: Any) -> None:
-    """Takes the place of ``log``, which needs a Trainer."""

@@ -122,8 +122,7 @@ def check_metric_name(name: object) -> str:
         problem = _reserved(name)
     if problem is not None:
         raise CallbackFunctionError(problem)
-    assert isinstance(name, str)
-    return name
+    return str(name)
 
 
 def _is_storable(name: object) -> bool:

@@ -13,6 +13,7 @@ from collectors.networks.buffers_between import BuffersBetween
 from collectors.networks.weight_space import State, WeightSpace, direction_dtype, move_along
 from collectors.shapes import Float64
 
+from ..errors import closing_on_failure
 from ..evaluator import MeasurementSetup
 from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet
@@ -75,7 +76,7 @@ class ArrayEvaluator(NetworkEvaluator):
         self._threads = setup.threads
         self._initial_state = network.read() if setup.restore_network else None
         self._axes: int | None = None
-        try:
+        with closing_on_failure(self):
             remedy = "Let the network or the loss set its seed itself each time it is called."
             check_own_options(setup.options, self.space.framework, remedy)
             check_movable(self.space, "let at least one parameter be trainable")
@@ -86,9 +87,6 @@ class ArrayEvaluator(NetworkEvaluator):
                     "the network is measured on the CPU.",
                 )
             self._get_sets_ready(sets, candidates, metrics, setup, network.device)
-        except BaseException:
-            self.close()
-            raise
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         self._origin = {info.name: np.array(origin[info.name]) for info in self.space.parameters}

@@ -7,9 +7,10 @@ import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from collectors.errors import LandscapeError
 from collectors.networks.weight_space import WeightSpace
@@ -21,10 +22,6 @@ from ..metric_names import EXTREMES, metric_of
 from ..pool import OriginValues
 from ..users_code import place_of
 from .memory_shortage import is_memory_shortage
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
 
 _Plane = TypeVar("_Plane")
 _CLOSE = 1e-5
@@ -44,7 +41,6 @@ def find_loss(model: object, expected: str) -> Callable[..., Any]:
 
 
 def wrong_loss(expected: str, loss: object) -> CallbackFunctionError:
-    """Returns the error for a first item that is not a loss."""
     if isinstance(loss, type):
         shown = f"the class {loss.__name__} (make an object of it)"
     else:

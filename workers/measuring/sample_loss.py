@@ -133,7 +133,6 @@ def mean_and_stderr(numerators: Any, denominators: Any, reduction: str = "mean")
 
 
 def check_weight(weight: float) -> None:
-    """Checks that some target counts."""
     if weight == 0:
         raise SamplesError(
             "dataset must hold at least one target that counts, but every target is ignored (ignore_index) or has "
@@ -143,14 +142,11 @@ def check_weight(weight: float) -> None:
 
 @dataclass(frozen=True)
 class SampleGroups:
-    """The groups of a data set's samples."""
-
     labels: tuple[int, ...]  # the groups' numbers, those of all data sets
     ids: Int64[np.ndarray, " n"]  # the place of each sample's group among the labels
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each group's loss is called."""
         return tuple(name_in_group("loss", label) for label in self.labels)
 
     def means(self, numerators: Any, denominators: Any) -> Any:

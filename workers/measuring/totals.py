@@ -24,8 +24,6 @@ from .memory_shortage import is_memory_shortage
 
 @dataclass(frozen=True)
 class Pending:
-    """A result that is not read yet."""
-
     numbers: Sequence[Any]  # perhaps still on their device
     finish: Callable[[Sequence[float]], dict[str, float]]  # makes the result of them
     samples: Mapping[str, Any] = field(default_factory=dict)  # arrays of a value for each sample, perhaps on theirs
@@ -145,7 +143,6 @@ def low_precision_note(loss: Total) -> list[str]:
 
 
 def rounding_note(dtype: str) -> str:
-    """Returns what to say of a loss in an element type of few digits."""
     digits = "three" if dtype == "float16" else "two"
     return (
         f"the loss comes out in {dtype}, which keeps about {digits} digits for each batch: small differences between "

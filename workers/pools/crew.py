@@ -187,7 +187,6 @@ class Crew:
         _check_same_description(worker.label, self._started, found)
 
     def start_again(self, worker: CrewWorker) -> None:
-        """Starts a worker's actor, up to the loaded plane."""
         worker.seek_place()
         worker.start_up(self._started.plan, self._memory, self.plane)
 

@@ -204,7 +204,6 @@ class Worker:
         return notes
 
     def use_batch_size(self, batch_size: int) -> None:
-        """Measures in batches no larger than another worker could hold."""
         if (self.description.plan.batch_size or 0) > batch_size:
             use_batch_size(self.evaluator, batch_size)
             self._origin = None  # it was measured in larger ones

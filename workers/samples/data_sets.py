@@ -116,7 +116,6 @@ def note_of_set(name: str, note: str) -> str:
 
 
 def _memory_of_set(memory: SampleMemory, index: int, before: Sequence[Samples], *, alone: bool) -> SampleMemory:
-    """Returns where the samples of one of several named data sets are kept."""
     held = [pickle.loads(item)[index] for item in memory.held]
     limit = memory.limit
     if isinstance(limit, int):

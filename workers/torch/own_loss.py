@@ -84,8 +84,6 @@ class OwnLoss:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a network makes of a batch."""
-
     loss: Any
     own_outputs: Any
 

@@ -15,8 +15,6 @@ from ..samples.batches import Batch, float64_device, in_float64
 
 @dataclass(frozen=True)
 class PendingPoint:
-    """One point's results, not yet read."""
-
     # On the device if it has float64, shape (numbers,); those of the parts, then the losses of samples.
     numbers: torch.Tensor
     parts: Sequence[Pending]  # how the results are made of them

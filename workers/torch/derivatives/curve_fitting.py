@@ -19,7 +19,7 @@ from collectors.networks.torch_network import named_tensors, to_tensor
 from collectors.networks.weight_space import State, WeightSpace
 
 from ...curves.curve import CurveTask, Fitting, FittingSettings
-from ...errors import CurveError
+from ...errors import CurveError, closing_on_failure
 from ...samples.batches import Batch
 from ...samples.samples import Samples
 from ..placement import Placement
@@ -61,7 +61,7 @@ class CurveFitter(MovedNetwork):
         super().__init__(network)
         self._samples, self._task = samples, task
         self._norms = normalization_layers(network.module)
-        try:
+        with closing_on_failure(self):
             if self._norms and samples.batch(0)[0].size < 2:
                 raise CurveError(
                     "BatchNorm needs batches of at least two samples for its statistics; raise batch_size, or let the "
@@ -74,9 +74,6 @@ class CurveFitter(MovedNetwork):
             infos = tuple(info for info, tensor in named_tensors(network.module) if id(tensor) not in statistics)
             space = WeightSpace("torch", type(network.module).__name__, infos)
             self._between = BuffersBetween(space, task.buffers, [task.end_buffers] if task.end_buffers else [])
-        except BaseException:
-            self.close()
-            raise
 
     def fit(self, begun: Fitting | None, seconds: float) -> Fitting:
         """Makes steps until all are done or the seconds are over, one at least; None begins on the straight line."""
