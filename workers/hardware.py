@@ -98,11 +98,7 @@ def nvidia_program() -> str | None:
 
 
 def device_files(names: str) -> list[str]:
-    """Returns the files by which Linux shows that there may be devices, and no more.
-
-    Args:
-        names: a regular expression; within WSL2 ``dxg`` stands for any GPU.
-    """
+    """Returns the files, of names that match, by which Linux shows that there may be devices, and no more."""
     found = sorted(path.name for path in Path("/dev").glob("*"))
     return [f"/dev/{name}" for name in found if re.fullmatch(names, name)]
 

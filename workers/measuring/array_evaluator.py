@@ -53,21 +53,13 @@ class ArrayNetwork(Protocol):
 
 
 class ArrayEvaluator(NetworkEvaluator):
-    """Measures a network that takes its weights as NumPy arrays (contract 2); the network ends as it was found.
-
-    Args:
-        network: the user's.
-        sets: the data sets, the main one first.
-        candidates: the user's loss, batch by batch; where there is one, the same as sums over samples.
-        metrics: by name.
-        setup: what is measured, and how.
-    """
+    """Measures a network that takes its weights as NumPy arrays (contract 2); the network ends as it was found."""
 
     def __init__(
         self,
         network: ArrayNetwork,
-        sets: Sequence[ReadSet],
-        candidates: Sequence[Total],
+        sets: Sequence[ReadSet],  # the main one first
+        candidates: Sequence[Total],  # the loss, batch by batch; where there is one, the same as sums over samples
         metrics: Mapping[str, Total],
         setup: MeasurementSetup,
     ) -> None:

@@ -66,12 +66,7 @@ class OwnLoss:
         network: Callable[..., Any],
         around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> Callable[[Any], StepResult]:
-        """Returns the function from a batch to the network's loss and outputs.
-
-        Args:
-            network: the network, perhaps compiled.
-            around: makes what the step runs in.
-        """
+        """Returns the function from a batch to the loss and outputs of a network; ``around`` makes what it runs in."""
 
         def run(batch: Any) -> StepResult:
             with around():
