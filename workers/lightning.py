@@ -147,8 +147,6 @@ def _one_loader(holder: Any, name: str) -> Any:
 
 
 class _Step:
-    """The module's loss of a batch."""
-
     def __init__(self, module: Any, hooks: Any, stage: str | None) -> None:
         self._stage = stage
         self._hooks = [getattr(hooks, name) for name in _BATCH_HOOKS if _overrides(hooks, name)]

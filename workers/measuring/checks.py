@@ -33,7 +33,6 @@ _OTHER_ARGUMENTS = ("required positional argument", "positional arguments but", 
 
 
 def find_loss(model: object, expected: str) -> Callable[..., Any]:
-    """Returns the loss function: ``model.loss_fn``, or the model itself."""
     loss = getattr(model, "loss_fn", model)
     if isinstance(loss, type) or not callable(loss):
         raise wrong_loss(expected, loss)
@@ -49,7 +48,6 @@ def wrong_loss(expected: str, loss: object) -> CallbackFunctionError:
 
 
 def check_movable(space: WeightSpace, remedy: str) -> None:
-    """Checks that a network has real, trainable parameters."""
     if not space.trainable:
         raise FrozenNetworkError(
             f"network {space.network} has no trainable parameter, so there is no plane through its weights; {remedy}. "
@@ -92,7 +90,6 @@ def check_loaded(plane: _Plane | None) -> _Plane:
 
 
 def check_points(points: ArrayLike, axes: int | None) -> Float64[np.ndarray, "points axes"]:
-    """Returns coordinates on the loaded plane as float64, shape (points, axes)."""
     coordinates, count = np.asarray(points, np.float64), check_loaded(axes)
     if coordinates.ndim != 2 or coordinates.shape[1] != count:
         raise ValueError(f"points must have shape (points, {count}), but got {coordinates.shape}.")

@@ -108,7 +108,6 @@ class MeasuredSet:
 
     @property
     def totals(self) -> list[Total]:
-        """The loss as it is added up, and the metrics."""
         return [self.loss, *self.metrics.values()]
 
     @property
@@ -139,7 +138,6 @@ class MeasuredSet:
         return self._cut[2]
 
     def result_name(self, metric: str) -> str:
-        """Returns under which name a metric of this set is stored."""
         return metric if self.is_main else name_in_set(metric, self.name)
 
     def describe(self, names: tuple[str, ...], setup: MeasurementSetup, plan: MeasurementPlan, device: str) -> None:

@@ -122,8 +122,6 @@ class _Sum:
 
 @dataclass(frozen=True)
 class _Look:
-    """What one place shows."""
-
     result: _Sum  # over the data set's own batches
     gap: float | None  # to the value over other batches; None where these cannot be made, or tell nothing
     spread: float  # what the gap would be if the pieces of each batch had quite other weights

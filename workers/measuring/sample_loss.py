@@ -151,15 +151,13 @@ class SampleGroups:
 
     def means(self, numerators: Any, denominators: Any) -> Any:
         """Returns groups' losses, (groups,), NaN without samples; of float64 (n,), denominators None for a sum."""
+        parts = numerators, _ones_like(numerators) if denominators is None else denominators
         if is_tensor(numerators):
-            torch = sys.modules["torch"]
-            ids = torch.as_tensor(self.ids, device=numerators.device)
+            ids = sys.modules["torch"].as_tensor(self.ids, device=numerators.device)
             empty = numerators.new_zeros(len(self.labels))
-            weights = torch.ones_like(numerators) if denominators is None else denominators
-            sums = [empty.index_add(0, ids, part) for part in (numerators, weights)]
+            sums = [empty.index_add(0, ids, part) for part in parts]
         else:
-            weights = np.ones_like(numerators) if denominators is None else denominators
-            sums = [np.bincount(self.ids, part, len(self.labels)) for part in (numerators, weights)]
+            sums = [np.bincount(self.ids, part, len(self.labels)) for part in parts]
         with np.errstate(invalid="ignore", divide="ignore"):
             if denominators is None:
                 return sums[0] * (sums[1] / sums[1])  # NaN for no samples

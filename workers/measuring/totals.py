@@ -195,7 +195,6 @@ def add_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: S
 
 
 def add_more_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
-    """Adds batches up in all totals, from the same forward passes."""
     for batch in batches:
         outputs = call_network(forward, batch.inputs)
         for total in totals:
@@ -284,5 +283,4 @@ def named_call(label: str, function: Callable[..., _Result], *arguments: Any, **
 
 
 def metric_error(label: str, error: Exception) -> CallbackFunctionError:
-    """Returns what to raise from an error that a metric raised."""
     return CallbackFunctionError(f"{label} raised {type(error).__name__}: {error}")

@@ -150,7 +150,6 @@ class Template:
         self.order("import", tuple(modules))
 
     def fork(self, connection: socket.socket) -> Forked:
-        """Forks a worker, which takes the connection."""
         number = next(self._numbers)
         found = self._running[number] = Forked(self, number)
         self.order("fork", number, [connection.fileno()])

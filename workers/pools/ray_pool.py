@@ -190,7 +190,6 @@ def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _folders(callback_fn: Callable[[], Any]) -> list[Path]:
-    """Returns the folders of the user's own modules."""
     while hasattr(callback_fn, "func"):  # functools.partial
         callback_fn = callback_fn.func
     name = str(getattr(callback_fn, "__module__", None) or type(callback_fn).__module__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,7 +86,13 @@ def read_sets(
     for index, item in enumerate(found):
         own = memory
         if item.name:
-            own = _memory_of_set(memory, index, [known.samples for known in sets], alone=len(found) == 1)
+            held = [pickle.loads(each)[index] for each in memory.held]
+            limit = memory.limit
+            if isinstance(limit, int):
+                limit = max(1, limit - sum(known.samples.nbytes for known in sets))
+            own = replace(memory, held=tuple(each for each in held if each is not None), limit=limit)
+        if len(found) > 1:
+            own = replace(own, obstacle=_SEVERAL)
         if options.groups is not None:
             own = replace(own, obstacle=_GROUPS)
         if options.keep_samples:
@@ -113,12 +119,3 @@ def naming_set(name: str) -> Iterator[None]:
 
 def note_of_set(name: str, note: str) -> str:
     return f"data set {name!r}: {note}" if name else note
-
-
-def _memory_of_set(memory: SampleMemory, index: int, before: Sequence[Samples], *, alone: bool) -> SampleMemory:
-    held = [pickle.loads(item)[index] for item in memory.held]
-    limit = memory.limit
-    if isinstance(limit, int):
-        limit = max(1, limit - sum(item.nbytes for item in before))
-    obstacle = memory.obstacle if alone else _SEVERAL
-    return replace(memory, held=tuple(item for item in held if item is not None), limit=limit, obstacle=obstacle)

@@ -27,7 +27,6 @@ def add_up(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequen
 
 
 def pending_point(parts: Sequence[Pending], device: torch.device) -> PendingPoint:
-    """Returns a point of which these results are known, of all data sets."""
     numbers = [number for part in parts for number in part.numbers]
     if any(isinstance(number, torch.Tensor) for number in numbers):
         place = float64_device(device)

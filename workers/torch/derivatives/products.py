@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -304,10 +304,7 @@ class CoreProducts:
         torch.set_num_threads(1)  # part of it is the whole process's
         try:
             futures = [self._pool.submit(graph.product, vectors, keep=kept) for _, graph, kept in ready]
-            failures = [future.exception() for future in futures]  # none runs on when the first failure is raised
-            for failure in failures:
-                if failure is not None:
-                    raise failure
+            wait(futures)  # none runs on when the first failure is raised
         finally:
             torch.set_num_threads(threads)
         for (total, *_), future in zip(ready, futures, strict=True):
