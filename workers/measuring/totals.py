@@ -244,8 +244,7 @@ class MetricObject(Total):
         return fresh
 
     def pending(self) -> Pending:
-        value = scalar(f"metric {self.name!r}", self._compute())
-        return Pending([value], lambda numbers: {self.name: numbers[0]})
+        return Pending([scalar(f"metric {self.name!r}", self._compute())], lambda numbers: {self.name: numbers[0]})
 
 
 class NamedMetric(Total):

@@ -105,8 +105,7 @@ class Worker:
         except Exception:
             elsewhere = {}  # a point that raises is a failed one, which ends no survey
         values = (first, measure(origin))
-        measured = OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
-        return self.description.device, measured
+        return self.description.device, OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
 
     def _measure(self, points: Sequence[Sequence[float]], **options: Any) -> dict[str, Any]:
         return within_memory(self.evaluator, lambda: self.evaluator.measure(np.array(points, np.float64), **options))

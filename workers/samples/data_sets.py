@@ -82,6 +82,9 @@ def read_sets(
 ) -> list[ReadSet]:
     """Reads the data sets of callback_fn's third item, main one first; the process's generators stay as they are."""
     found = find_data_sets(dataset, options)
+    needs = {_SEVERAL: len(found) > 1, _GROUPS: options.groups is not None, _KEPT: options.keep_samples}
+    for obstacle in (text for text, is_there in needs.items() if is_there):
+        memory = replace(memory, obstacle=obstacle)
     sets: list[ReadSet] = []
     for index, item in enumerate(found):
         own = memory
@@ -91,12 +94,6 @@ def read_sets(
             if isinstance(limit, int):
                 limit = max(1, limit - sum(known.samples.nbytes for known in sets))
             own = replace(memory, held=tuple(each for each in held if each is not None), limit=limit)
-        if len(found) > 1:
-            own = replace(own, obstacle=_SEVERAL)
-        if options.groups is not None:
-            own = replace(own, obstacle=_GROUPS)
-        if options.keep_samples:
-            own = replace(own, obstacle=_KEPT)
         with naming_set(item.name), random_state_kept():
             sets.append(ReadSet(item.name, *read(item.data, item.options, own)))
     if len(sets) > 1 and options.buffers == "recalibrate":

@@ -136,8 +136,7 @@ class _Slot:
         values = files[self.file][self.start : self.start + self.size * itemsize]
         if not self.is_tensor:
             return values.view(self.dtype).reshape(self.shape)
-        torch = sys.modules["torch"]
-        return torch.from_numpy(values).view(self.dtype).reshape(self.shape)
+        return sys.modules["torch"].from_numpy(values).view(self.dtype).reshape(self.shape)
 
 
 class SampleWriter:
