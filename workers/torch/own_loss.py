@@ -92,7 +92,7 @@ class OwnMetric(NamedMetric):
     """A metric of (outputs, batch) instead of (outputs, targets)."""
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        super().add(outputs.outputs, Batch(None, whole(batch), batch.size))
+        super().add(outputs.outputs, Batch(None, batch.inputs[0], batch.size))
 
 
 def own_loss_of(model: object, network: object) -> OwnLoss | None:
@@ -103,10 +103,6 @@ def own_loss_of(model: object, network: object) -> OwnLoss | None:
     if model is None:
         return OwnLoss()
     return model if isinstance(model, OwnLoss) else None
-
-
-def whole(batch: Batch) -> Any:
-    return batch.inputs[0]
 
 
 def _loss_of_outputs(network: Callable[..., Any], batch: Any) -> tuple[Any, Any]:

@@ -28,7 +28,7 @@ from ..samples.data_sets import find_data_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import read_samples
 from ..users_code import warn_user
-from .own_loss import OwnLoss, own_loss_of, whole
+from .own_loss import OwnLoss, own_loss_of
 
 _TARGETS = ("targets", "target", "labels", "label", "y")
 _SAMPLES_TRIED = 8
@@ -240,7 +240,7 @@ def example_inputs(model: object, network: nn.Module, dataset: object, count: in
     twin.register_forward_pre_hook(look, with_kwargs=True)
     try:
         with torch.no_grad():
-            own_loss.forward(twin)(whole(batch))
+            own_loss.forward(twin)(batch.inputs[0])
     except Exception as error:
         if not seen:
             raise CallbackFunctionError(f"the network's own loss raised {type(error).__name__}: {error}") from error
