@@ -193,8 +193,7 @@ def learnable(name):
 def loader_of(dataset, batch_size, dtype):
     batch = wide(everything(dataset), dtype)
     if isinstance(batch, dict):
-        parts = [slice(start, start + batch_size) for start in range(0, COUNT, batch_size)]
-        return [cut(batch, part) for part in parts]
+        return [cut(batch, part) for part in batches_of(batch_size)]
     return DataLoader(TensorDataset(*batch), batch_size)
 
 
@@ -229,8 +228,8 @@ def reference(loss, network, dataset, plane, parts=(slice(None),)):
     return surface
 
 
-def batches_of(size):
-    return [slice(start, start + size) for start in range(0, COUNT, size)]
+def batches_of(size, count=COUNT):
+    return [slice(start, start + size) for start in range(0, count, size)]
 
 
 def check(name, loss, start, network, dataset, dtype, normalization="filter"):
@@ -331,6 +330,5 @@ class TestDataWithoutBatches:
 
         with pytest.warns(UserWarning, match="batches of 128, which are our choice, are kept .memory does not"):
             found, plane = pair_surface(limited, MANY)
-        parts = [slice(start, min(start + 128, 300)) for start in range(0, 300, 128)]
-        expected = reference(limited, mlp(), MANY, plane, parts)
+        expected = reference(limited, mlp(), MANY, plane, batches_of(128, 300))
         np.testing.assert_allclose(found.loss, expected, rtol=1e-5)
