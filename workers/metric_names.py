@@ -122,7 +122,8 @@ def check_metric_name(name: object) -> str:
         problem = _reserved(name)
     if problem is not None:
         raise CallbackFunctionError(problem)
-    return str(name)
+    assert isinstance(name, str)
+    return name
 
 
 def _is_storable(name: object) -> bool:
