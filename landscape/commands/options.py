@@ -165,7 +165,7 @@ def _shown(name: str, option: Option) -> inspect.Parameter:
         default = None
     elif default is ...:
         default = inspect.Parameter.empty
-    text, kind = option.help or explained(option), option.typed or type(default)
+    text, kind = option.help or explained(option), option.typed or (str | None if default is None else type(default))
     info = (
         choice(option.choices, *option.flags, help=text, rich_help_panel=option.panel or None)
         if option.choices
