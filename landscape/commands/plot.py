@@ -12,10 +12,10 @@ import typer
 from collectors.validation import check_choice, check_float
 
 from ..drawing.appearance import STYLES
+from ..drawing.canvas import check_png
 from ..errors import MEASURE_BARRIER
 from ..figures.kinds import KINDS, OPTIONS, Picture, by_file, names_of, usual_picture
 from ..record.option import Option
-from ..rendering.picture import check_png
 from .arguments import check_left_out, numbers_between, options_named
 from .next_steps import picture_beside
 from .options import with_options

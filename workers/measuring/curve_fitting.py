@@ -23,8 +23,8 @@ from ..samples.samples import Samples
 from .array_products import ArrayProducts
 from .measured_set import MeasuredSet
 
-_BETAS = (0.9, 0.999)
-_EPSILON = 1e-8
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
 BARRIER_INSTEAD = "Or measure the barrier on the straight line, which needs no gradients (Measure.barrier)."
 
 
@@ -81,12 +81,8 @@ class CurveFitter(ABC):
                 loss, slopes = self._gradient(bends, t, *self._samples.batch(step))
                 self._check(loss, slopes, t, step)
                 losses.append(loss)
-                # As Adam does (Kingma and Ba 2015); what it keeps is plain, so that it travels and is stored.
-                first += (1 - _BETAS[0]) * (slopes - first)
-                second += (1 - _BETAS[1]) * (slopes * slopes - second)
                 rate = settings.learning_rate * (1 - step / settings.steps)
-                corrected = (second / (1 - _BETAS[1] ** (step + 1))) ** 0.5 + _EPSILON
-                bends -= rate / (1 - _BETAS[0] ** (step + 1)) * first / corrected
+                self._follow(slopes, bends, first, second, rate, step + 1)
                 step += 1
                 if time.perf_counter() > stop:
                     break
@@ -110,6 +106,13 @@ class CurveFitter(ABC):
     @abstractmethod
     def _computing(self) -> contextlib.AbstractContextManager[None]:
         """Returns the context of all gradients."""
+
+    def _follow(self, slopes: Any, bends: Any, first: Any, second: Any, rate: float, step: int) -> None:
+        """Changes bends, first and second as Adam does (Kingma and Ba 2015), in a step counted from one."""
+        first += (1 - BETAS[0]) * (slopes - first)
+        second += (1 - BETAS[1]) * (slopes * slopes - second)
+        corrected = (second / (1 - BETAS[1] ** step)) ** 0.5 + EPSILON
+        bends -= rate / (1 - BETAS[0] ** step) * first / corrected
 
     def _held(self, array: NDArray[Any]) -> Any:
         """Returns a copy where the network is."""

@@ -17,7 +17,7 @@ from collectors.networks.weight_space import WeightSpace
 
 from ...curves.curve import CurveTask
 from ...errors import CurveError, closing_on_failure
-from ...measuring.curve_fitting import CurveFitter, CurveSamples, buffers_along
+from ...measuring.curve_fitting import BETAS, EPSILON, CurveFitter, CurveSamples, buffers_along
 from ...samples.batches import Batch
 from ...samples.samples import Samples
 from ..placement import Placement
@@ -40,6 +40,13 @@ class TorchCurveFitter(MovedNetwork, CurveFitter):
             statistics = {id(buffer) for layer in self._norms for buffer in layer.buffers()}
             infos = tuple(info for info, tensor in named_tensors(network.module) if id(tensor) not in statistics)
             self._between = buffers_along(WeightSpace("torch", type(network.module).__name__, infos), task)
+
+    def _follow(self, slopes: Any, bends: Any, first: Any, second: Any, rate: float, step: int) -> None:
+        # PyTorch's own kernels round in another way than arithmetic on whole arrays: fits go on as they began.
+        first.lerp_(slopes, 1 - BETAS[0])
+        second.mul_(BETAS[1]).addcmul_(slopes, slopes, value=1 - BETAS[1])
+        corrected = second.div(1 - BETAS[1] ** step).sqrt_().add_(EPSILON)
+        bends.addcdiv_(first, corrected, value=-rate / (1 - BETAS[0] ** step))
 
     def _held(self, array: NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(np.array(array)).to(self._weights.own[0].device)
