@@ -9,7 +9,7 @@ from typing import Any
 from collectors.networks.readers import NETWORK_KINDS, describe_network, framework_of
 from collectors.networks.weight_space import WeightSpace
 
-from .errors import CallbackFunctionError, SampleLossesError
+from .errors import CallbackFunctionError, SampleLossesError, closing_on_failure
 from .evaluator import Evaluator, MeasurementSetup
 from .measuring.memory_shortage import getting_ready
 from .users_code import is_ours, place_of
@@ -20,8 +20,7 @@ def call_callback(callback_fn: Callable[[], Any]) -> Any:
     try:
         return callback_fn()
     except Exception as error:
-        place = place_of(error)
-        raise CallbackFunctionError(f"callback_fn raised {type(error).__name__}: {error}{place}") from error
+        raise CallbackFunctionError(f"callback_fn raised {type(error).__name__}: {error}{place_of(error)}") from error
 
 
 def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
@@ -70,11 +69,8 @@ def _completed(evaluator: Evaluator, setup: MeasurementSetup) -> Evaluator:
         return evaluator
     from .measuring.extremes import WithExtremes
 
-    try:
+    with closing_on_failure(evaluator):
         return WithExtremes(evaluator)
-    except BaseException:
-        evaluator.close()
-        raise
 
 
 def space_of(result: Any) -> WeightSpace:

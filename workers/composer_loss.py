@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from collectors.validation import check_instance
 
+from .samples.sources import Stream
 from .torch.own_loss import OwnLoss, composer_step
 
 try:
@@ -55,15 +56,11 @@ def evaluator_from(
         metrics = model.get_metrics(is_train=False)
         if chosen is not None:
             metrics = {name: metric for name, metric in metrics.items() if name in chosen}
-    return OwnLoss(composer_step), model, data, composer_metrics(model, metrics)
-
-
-def composer_metrics(model: Any, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the metrics with torchmetrics objects updated as Composer does, through the model."""
-    return {
+    measured = {
         name: _MetricOfModel(model, metric) if hasattr(metric, "update") and not isinstance(metric, type) else metric
         for name, metric in metrics.items()
     }
+    return OwnLoss(composer_step), model, data, measured
 
 
 class _MetricOfModel:
@@ -100,23 +97,15 @@ def _data_of(item: Any) -> tuple[Any, Any]:
         return item, chosen
     loader = item.dataloader
     if not isinstance(loader, DataLoader):
-        return _Transformed(loader, item), chosen
+        return Stream(functools.partial(map, functools.partial(_transformed, item), loader)), chosen
     transformed = copy.copy(loader)
     transformed.collate_fn = functools.partial(_collated, loader.collate_fn, item)
     return transformed, chosen
 
 
 def _collated(collate: Callable[[Any], Any], spec: Any, samples: Any) -> Any:
-    return _transform(collate(samples), spec)
+    return _transformed(spec, collate(samples))
 
 
-class _Transformed:
-    def __init__(self, batches: Any, spec: Any) -> None:
-        self._batches, self._spec = batches, spec
-
-    def __iter__(self) -> Any:
-        return (_transform(batch, self._spec) for batch in self._batches)
-
-
-def _transform(batch: Any, spec: Any) -> Any:
+def _transformed(spec: Any, batch: Any) -> Any:
     return spec.microbatch_transforms(spec.batch_transforms(batch))

@@ -1,6 +1,8 @@
 """What can go wrong while losses are measured."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from collectors.errors import LandscapeError
 
@@ -65,6 +67,16 @@ class PoolError(LandscapeError):
 def first_line(error: Exception) -> str:
     """Returns the first line of what an error says, or its class's name."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@contextlib.contextmanager
+def closing_on_failure(item: Any) -> Iterator[None]:
+    """Closes what cannot be made ready."""
+    try:
+        yield
+    except BaseException:
+        item.close()
+        raise
 
 
 IN_THE_WORKER = "In the worker:\n"

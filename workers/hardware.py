@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from collectors.files import system
@@ -55,6 +55,25 @@ def unpin_thread() -> None:
             os.sched_setaffinity(0, _before_pinning)
 
 
+@contextlib.contextmanager
+def environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """Sets environment variables (None: removes them), which processes inherit, for a while."""
+
+    def put(values: Mapping[str, str | None]) -> None:
+        for name, value in values.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    before = {name: os.environ.get(name) for name in changes}
+    put(changes)
+    try:
+        yield
+    finally:
+        put(before)
+
+
 def cpu_description() -> list[str]:
     """Returns what the system says of one core's model and instructions; nothing where it does not."""
     with contextlib.suppress(OSError):
@@ -79,11 +98,7 @@ def nvidia_program() -> str | None:
 
 
 def device_files(names: str) -> list[str]:
-    """Returns the files by which Linux shows that there may be devices, and no more.
-
-    Args:
-        names: a regular expression; within WSL2 ``dxg`` stands for any GPU.
-    """
+    """Returns the files, of names that match, by which Linux shows that there may be devices, and no more."""
     found = sorted(path.name for path in Path("/dev").glob("*"))
     return [f"/dev/{name}" for name in found if re.fullmatch(names, name)]
 
@@ -155,7 +170,6 @@ def _numbers(file: Path) -> dict[str, int]:
 
 
 def size_text(size: float) -> str:
-    """Returns a number of bytes in the unit that people would use."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.3g} {unit}"

@@ -91,7 +91,7 @@ class LightningCallback:
         module = copy.deepcopy(source) if isinstance(source, nn.Module) else source()
         if not _is_lightning(module, "LightningModule"):
             raise CallbackFunctionError(f"lightning_module must return a LightningModule, not {type(module).__name__}.")
-        module.log = module.log_dict = _do_nothing
+        module.log = module.log_dict = lambda *_, **__: None  # without a Trainer they would raise
         loader, hooks = self._read_data(module)
         return OwnLoss(_Step(module, hooks, self.stage)), module, loader, self.metrics
 
@@ -147,8 +147,6 @@ def _one_loader(holder: Any, name: str) -> Any:
 
 
 class _Step:
-    """The module's loss of a batch."""
-
     def __init__(self, module: Any, hooks: Any, stage: str | None) -> None:
         self._stage = stage
         self._hooks = [getattr(hooks, name) for name in _BATCH_HOOKS if _overrides(hooks, name)]
@@ -237,7 +235,3 @@ def _without_trainer(datamodule: Any) -> Any:
     result = copy.copy(datamodule)
     result.trainer = None
     return result
-
-
-def _do_nothing(*arguments: Any, **options: Any) -> None:
-    """Takes the place of ``log``, which needs a Trainer."""

@@ -28,7 +28,6 @@ def check_num_samples(name: str, number: Any) -> int | dict[str, int | None] | N
 
 
 def check_groups(name: str, groups: Any) -> Any:
-    """Returns what makes groups of samples, or None."""
     if groups is not None and not callable(groups) and groups != "target":
         raise wrong_value(name, '"target", a function of (inputs, targets), or None', groups)
     return groups

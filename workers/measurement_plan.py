@@ -123,7 +123,6 @@ NOT_IN_A_REHEARSAL = "a dry run compiles nothing"  # why a network is not compil
 
 
 def check_compile(name: str, compile: Any) -> bool | str:
-    """Returns the choice of compilation, which must be True, False or "auto"."""
     expected = 'True, False or "auto"'
     choice: bool | str = check_instance(name, compile, (bool, str), expected)
     if isinstance(choice, str) and choice != "auto":

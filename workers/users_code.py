@@ -26,21 +26,20 @@ def place_of(error: Exception) -> str:
     return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
 
 
-def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
+def warn_user(text: str) -> None:
     """Warns at the line of the user's own code that led here."""
     frame = inspect.currentframe()
     while frame is not None and not _is_users(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:  # as from the command line, or in a thread of ours
-        warnings.warn(text, category, stacklevel=2)
+        warnings.warn(text, stacklevel=2)
         return
     names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(text, category, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
+    warnings.warn_explicit(text, UserWarning, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
 
 
 def warn_and_note(notes: list[str], *texts: str) -> None:
-    """Warns the user, and adds it to the notes."""
     notes.extend(texts)
     for text in texts:
         warn_user(text)

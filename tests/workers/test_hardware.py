@@ -54,10 +54,15 @@ def test_a_process_that_was_restricted_by_its_user_stays_so():
 
 
 @pytest.fixture
-def root(monkeypatch, tmp_path):
-    """A folder in which the module looks for /proc, /sys and /dev; empty."""
+def put(monkeypatch, tmp_path):
+    """The module looks for /proc, /sys and /dev in an empty folder; writes a file there."""
     monkeypatch.setattr(hardware, "Path", lambda *parts: tmp_path.joinpath(*(str(part).lstrip("/") for part in parts)))
-    return tmp_path
+
+    def write(path, text=""):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+    return write
 
 
 def test_cores(monkeypatch):
@@ -79,12 +84,10 @@ def test_elsewhere_nothing_is_pinned(monkeypatch):
     assert os.sched_getaffinity(0) == before
 
 
-def test_one_core_is_described(root):
-    (root / "proc").mkdir()
-    (root / "proc" / "cpuinfo").write_text("model name: A\nMHz: 1\nflags: fma\n\nmodel name: B\nflags: fma\n")
-    assert hardware.cpu_description() == ["model name: A", "flags: fma"]
-    (root / "proc" / "cpuinfo").unlink()
+def test_one_core_is_described(put):
     assert hardware.cpu_description() == []
+    put("proc/cpuinfo", "model name: A\nMHz: 1\nflags: fma\n\nmodel name: B\nflags: fma\n")
+    assert hardware.cpu_description() == ["model name: A", "flags: fma"]
 
 
 def test_memory_is_at_most_that_of_the_machine():
@@ -97,36 +100,30 @@ def test_a_limit_of_the_process_counts(monkeypatch):
     assert hardware.free_memory() == 0
 
 
-def test_half_of_all_memory_where_the_system_does_not_say(root):
+def test_half_of_all_memory_where_the_system_does_not_say(put):
     assert hardware.free_memory() == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
 
 
-def test_the_groups_around_the_process_count(root):
-    (root / "proc" / "self").mkdir(parents=True)
-    (root / "proc" / "self" / "cgroup").write_text("0::/outer/inner\n")
-    inner = root / "sys" / "fs" / "cgroup" / "outer" / "inner"
-    inner.mkdir(parents=True)
-    for folder, limit in ((inner, 9_000_000), (inner.parent, 5_000_000)):
-        (folder / "memory.max").write_text(f"{limit}\n")
-        (folder / "memory.current").write_text("3000000\n")
-        (folder / "memory.stat").write_text("anon 1\ninactive_file 500000\n")
+def test_the_groups_around_the_process_count(put):
+    put("proc/self/cgroup", "0::/outer/inner\n")
+    for folder, limit in (("outer/inner", 9_000_000), ("outer", 5_000_000)):
+        put(f"sys/fs/cgroup/{folder}/memory.max", f"{limit}\n")
+        put(f"sys/fs/cgroup/{folder}/memory.current", "3000000\n")
+        put(f"sys/fs/cgroup/{folder}/memory.stat", "anon 1\ninactive_file 500000\n")
     assert hardware.free_memory() == 2_500_000
 
 
-def test_a_containers_quota(root):
+def test_a_containers_quota(put):
     assert hardware.core_quota() is None
-    file = root / "sys" / "fs" / "cgroup" / "cpu.max"
-    file.parent.mkdir(parents=True)
     for text, cores in (("max 100000", None), ("250000 100000", 2.5)):
-        file.write_text(text)
+        put("sys/fs/cgroup/cpu.max", text)
         assert hardware.core_quota() == cores
 
 
-def test_files_of_devices(root):
+def test_files_of_devices(put):
     assert hardware.device_files(GPUS) == []
-    (root / "dev").mkdir()
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null", "dxg", "kfd", "davinci0", "davinci_manager"):
-        (root / "dev" / name).touch()
+        put(f"dev/{name}")
     assert hardware.device_files(GPUS) == ["/dev/dxg", "/dev/kfd", "/dev/nvidia0", "/dev/nvidia1"]
     assert hardware.device_files(r"davinci\d.*") == ["/dev/davinci0"]
 

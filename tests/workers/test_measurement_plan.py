@@ -51,6 +51,7 @@ def test_a_plan_survives_json(plan):
         ({"channels_last": 1}, TypeError, "channels_last must be a bool"),
         ({"compile": "yes"}, TypeError, "compile must be a bool"),
         ({"reason": 1}, TypeError, "reason must be a str"),
+        ({"precision": "half"}, ValueError, r"precision must be .*'float32'.*, but got .*'half'"),
         ({"speed": 3}, ValueError, r"measurement_plan has unknown keys \['speed'\]"),
         ([1], TypeError, "measurement_plan must be a dict"),
     ],

@@ -13,6 +13,7 @@ from collectors.networks.buffers_between import BuffersBetween
 from collectors.networks.weight_space import State, WeightSpace, direction_dtype, move_along
 from collectors.shapes import Float64
 
+from ..errors import closing_on_failure
 from ..evaluator import MeasurementSetup
 from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet
@@ -52,28 +53,18 @@ class ArrayNetwork(Protocol):
 
 
 class ArrayEvaluator(NetworkEvaluator):
-    """Measures a network that takes its weights as NumPy arrays (contract 2); the network ends as it was found.
-
-    Args:
-        network: the user's.
-        sets: the data sets, the main one first.
-        candidates: the user's loss, batch by batch; where there is one, the same as sums over samples.
-        metrics: by name.
-        setup: what is measured, and how.
-        statistics: returns the network's normalization statistics, averaged over batches where it is; None where they
-            cannot be recalibrated.
-    """
+    """Measures a network that takes its weights as NumPy arrays (contract 2); the network ends as it was found."""
 
     precisions: tuple[str, ...] = ("float32",)  # in which networks can be measured
 
     def __init__(
         self,
         network: ArrayNetwork,
-        sets: Sequence[ReadSet],
-        candidates: Sequence[Total],
+        sets: Sequence[ReadSet],  # the main one first
+        candidates: Sequence[Total],  # the loss, batch by batch; where there is one, the same as sums over samples
         metrics: Mapping[str, Total],
         setup: MeasurementSetup,
-        statistics: Callable[[Iterable[Batch]], State] | None = None,
+        statistics: Callable[[Iterable[Batch]], State] | None = None,  # of normalization, averaged; None: cannot be
     ) -> None:
         super().__init__()
         self._options, self._statistics = setup.options, statistics
@@ -81,7 +72,7 @@ class ArrayEvaluator(NetworkEvaluator):
         self._threads = setup.threads
         self._initial_state = network.read() if setup.restore_network else None
         self._axes: int | None = None
-        try:
+        with closing_on_failure(self):
             remedy = "Let the network or the loss set its seed itself each time it is called."
             check_own_options(
                 setup.options,
@@ -98,9 +89,6 @@ class ArrayEvaluator(NetworkEvaluator):
                     "the network is measured on the CPU.",
                 )
             self._get_sets_ready(sets, candidates, metrics, setup, network.device)
-        except BaseException:
-            self.close()
-            raise
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         self._origin = {info.name: np.array(origin[info.name]) for info in self.space.parameters}

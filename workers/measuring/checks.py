@@ -7,9 +7,10 @@ import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from collectors.errors import LandscapeError
 from collectors.networks.weight_space import WeightSpace
@@ -23,10 +24,6 @@ from ..samples.batches import Batch
 from ..users_code import place_of
 from .memory_shortage import is_memory_shortage
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-
 _Plane = TypeVar("_Plane")
 _CLOSE = 1e-5
 # Of a sample's loss. Rounding has no sign, so that a mean over many samples is much nearer.
@@ -37,7 +34,6 @@ _OTHER_ARGUMENTS = ("required positional argument", "positional arguments but", 
 
 
 def find_loss(model: object, expected: str) -> Callable[..., Any]:
-    """Returns the loss function: ``model.loss_fn``, or the model itself."""
     loss = getattr(model, "loss_fn", model)
     if isinstance(loss, type) or not callable(loss):
         raise wrong_loss(expected, loss)
@@ -45,7 +41,6 @@ def find_loss(model: object, expected: str) -> Callable[..., Any]:
 
 
 def wrong_loss(expected: str, loss: object) -> CallbackFunctionError:
-    """Returns the error for a first item that is not a loss."""
     if isinstance(loss, type):
         shown = f"the class {loss.__name__} (make an object of it)"
     else:
@@ -54,7 +49,6 @@ def wrong_loss(expected: str, loss: object) -> CallbackFunctionError:
 
 
 def check_movable(space: WeightSpace, remedy: str) -> None:
-    """Checks that a network has real, trainable parameters."""
     if not space.trainable:
         raise FrozenNetworkError(
             f"network {space.network} has no trainable parameter, so there is no plane through its weights; {remedy}. "
@@ -112,7 +106,6 @@ def check_loaded(plane: _Plane | None) -> _Plane:
 
 
 def check_points(points: ArrayLike, axes: int | None) -> Float64[np.ndarray, "points axes"]:
-    """Returns coordinates on the loaded plane as float64, shape (points, axes)."""
     coordinates, count = np.asarray(points, np.float64), check_loaded(axes)
     if coordinates.ndim != 2 or coordinates.shape[1] != count:
         raise ValueError(f"points must have shape (points, {count}), but got {coordinates.shape}.")

@@ -108,7 +108,6 @@ class MeasuredSet:
 
     @property
     def totals(self) -> list[Total]:
-        """The loss as it is added up, and the metrics."""
         return [self.loss, *self.metrics.values()]
 
     @property
@@ -120,7 +119,6 @@ class MeasuredSet:
 
     @property
     def keeps_batches(self) -> bool:
-        """Whether the data set's own batches are measured."""
         return self.partition.own_batches or not self.samples.can_be_cut
 
     @property
@@ -130,7 +128,6 @@ class MeasuredSet:
 
     @property
     def batches(self) -> Sequence[Batch]:
-        """The samples in the plan's batches."""
         samples, size = self.samples, self.plan.batch_size
         if self._cut is None or self._cut[0] is not samples or self._cut[1] != size:
             batches = samples.batches(size)
@@ -141,7 +138,6 @@ class MeasuredSet:
         return self._cut[2]
 
     def result_name(self, metric: str) -> str:
-        """Returns under which name a metric of this set is stored."""
         return metric if self.is_main else name_in_set(metric, self.name)
 
     def describe(self, names: tuple[str, ...], setup: MeasurementSetup, plan: MeasurementPlan, device: str) -> None:
@@ -151,15 +147,11 @@ class MeasuredSet:
         self._chosen_plan = chosen_plan(plan, setup)
         self.description = EvaluatorDescription(
             space=self.network.space,
-            metrics=self._with_groups(names),
             num_samples=self.samples.total,
-            samples_sha256=self.samples.sha256(with_batches=self.partition.own_batches),
             options=setup.options,
-            partition_dependent=self.partition.own_batches,
-            plan=self.plan,
             device=device,
-            notes=(*self.notes, *self.partition.notes),
             streamed=self.samples.passes is not None,
+            **self._settled(names),
         )
 
     def take_plan(self, plan: MeasurementPlan, setup: MeasurementSetup, samples: Samples) -> None:
@@ -205,8 +197,6 @@ class MeasuredSet:
         return self.network.measure_batches(batches, self.loss, self.metrics)
 
     def measure_few_at(self, point: Sequence[float]) -> dict[str, float]:
-        """Measures the first batch at a point of the loaded plane."""
-
         def measure() -> dict[str, float]:
             with self.network.settings(), self.network.visiting(point, roughly=True):
                 return self.measure_few()
@@ -318,14 +308,7 @@ class MeasuredSet:
             self.network.sets_changed()
             with self.network.visiting([0.0] * axes, roughly=True):
                 names = tuple(self.measure_few())
-        self.description = replace(
-            self.description,
-            metrics=self._with_groups(names),
-            samples_sha256=self.samples.sha256(with_batches=partition.own_batches),
-            partition_dependent=partition.own_batches,
-            plan=self.plan,
-            notes=(*self.notes, *partition.notes),
-        )
+        self.description = replace(self.description, **self._settled(names))
         for text in partition.notes:
             if text not in before.notes:
                 warn_user(text)
@@ -334,15 +317,21 @@ class MeasuredSet:
     def _as_kept(self, plan: MeasurementPlan) -> MeasurementPlan:
         return replace(plan, batch_size=None) if self.keeps_batches else plan
 
-    def _with_groups(self, metrics: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns the names of what is measured, the groups' losses behind the loss of all."""
+    def _settled(self, metrics: tuple[str, ...]) -> dict[str, Any]:
+        """Returns what the partition decides of the description; groups' losses go behind the loss of all."""
         if self.keeps_samples:
             check_splits(self.loss, "keep_samples")
-        if self.groups is None:
-            return metrics
-        check_splits(self.loss)
-        own = 2 if metrics[1:2] == ("loss_stderr",) else 1
-        return (*metrics[:own], *self.groups.names, *metrics[own:])
+        if self.groups is not None:
+            check_splits(self.loss)
+            own = 2 if metrics[1:2] == ("loss_stderr",) else 1
+            metrics = (*metrics[:own], *self.groups.names, *metrics[own:])
+        return {
+            "metrics": metrics,
+            "samples_sha256": self.samples.sha256(with_batches=self.partition.own_batches),
+            "partition_dependent": self.partition.own_batches,
+            "plan": self.plan,
+            "notes": (*self.notes, *self.partition.notes),
+        }
 
 
 def _holds_arrays_alone(batch: Batch) -> bool:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from collectors.errors import LandscapeError
 
 from ..errors import MemoryShortageError, first_line
-
-if TYPE_CHECKING:
-    from ..evaluator import EvaluatorDescription
-
 
 _Measured = TypeVar("_Measured")
 # What PyTorch, C++, XLA, MindSpore and the operating system say, in small letters; there is no common class.
@@ -40,21 +36,13 @@ def is_memory_shortage(error: BaseException | None) -> bool:
     return False
 
 
-class Measuring(Protocol):
-    """What measures: an evaluator, or one of its data sets."""
-
-    @property
-    def description(self) -> EvaluatorDescription:
-        """What is measured, and how."""
-
-
-def use_batch_size(evaluator: Measuring, batch_size: int) -> None:
-    """Lets an evaluator measure in smaller batches; one whose batches cannot be cut leaves everything as it is."""
+def use_batch_size(evaluator: Any, batch_size: int) -> None:
+    """Lets an evaluator, or a data set, measure in smaller batches; one whose batches cannot be cut stays as it is."""
     if hasattr(evaluator, "use_batch_size"):
         evaluator.use_batch_size(batch_size)
 
 
-def within_memory(evaluator: Measuring, measure: Callable[[], _Measured]) -> _Measured:
+def within_memory(evaluator: Any, measure: Callable[[], _Measured]) -> _Measured:
     """Calls ``measure`` until memory suffices, and halves the evaluator's batches before each further call."""
     samples = evaluator.description.num_samples
     while True:
@@ -90,12 +78,10 @@ def getting_ready(what: str) -> Iterator[None]:
 
 
 def halved(batch_size: int, samples: int) -> int:
-    """Returns the next smaller batch size for that many samples."""
     return (min(batch_size, samples) + 1) // 2
 
 
 def shortage_text(before: int | None, after: int | None) -> str:
-    """Returns what the user should know of smaller batches."""
     return (
         f"memory ran out in batches of {before} samples; every worker measures in batches of {after} from here on, and "
         "the file's measurement plan says so. That changes a loss in its last digits at most."

@@ -296,8 +296,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
 
     def _weights_of(self, item: MeasuredSet, axes: int) -> Float64[np.ndarray, " samples"] | None:
         """Returns how much each sample of a set counts in the mean; None for a loss that is a sum."""
-        sums = within_memory(self, lambda: self._sums_of_samples(item, np.zeros((1, axes))))
-        return sums.get(DENOMINATORS)
+        return within_memory(self, lambda: self._sums_of_samples(item, np.zeros((1, axes)))).get(DENOMINATORS)
 
     def _plan_sets(
         self, setup: MeasurementSetup, place: Callable[[Samples], Samples] = lambda samples: samples

@@ -65,7 +65,6 @@ class _Sum:
             self.error = error
 
     def finish(self) -> None:
-        """Reads the value over all."""
         if self.error is None:
             try:
                 self.value = self._total.result()[self.name]
@@ -123,8 +122,6 @@ class _Sum:
 
 @dataclass(frozen=True)
 class _Look:
-    """What one place shows."""
-
     result: _Sum  # over the data set's own batches
     gap: float | None  # to the value over other batches; None where these cannot be made, or tell nothing
     spread: float  # what the gap would be if the pieces of each batch had quite other weights
@@ -152,7 +149,6 @@ class _Tested:
         return _Sum(self.name, total, is_tested=self.is_loss or not self.total.adds_up)
 
     def judge(self, closeness: Closeness) -> None:
-        """Judges by all places so far."""
         finite = [look for look in self.looks if math.isfinite(look.result.value)]
         scale = max((abs(look.result.value) for look in finite), default=0.0)
         seen = [

@@ -133,7 +133,6 @@ def mean_and_stderr(numerators: Any, denominators: Any, reduction: str = "mean")
 
 
 def check_weight(weight: float) -> None:
-    """Checks that some target counts."""
     if weight == 0:
         raise SamplesError(
             "dataset must hold at least one target that counts, but every target is ignored (ignore_index) or has "
@@ -143,27 +142,22 @@ def check_weight(weight: float) -> None:
 
 @dataclass(frozen=True)
 class SampleGroups:
-    """The groups of a data set's samples."""
-
     labels: tuple[int, ...]  # the groups' numbers, those of all data sets
     ids: Int64[np.ndarray, " n"]  # the place of each sample's group among the labels
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each group's loss is called."""
         return tuple(name_in_group("loss", label) for label in self.labels)
 
     def means(self, numerators: Any, denominators: Any) -> Any:
         """Returns groups' losses, (groups,), NaN without samples; of float64 (n,), denominators None for a sum."""
+        parts = numerators, _ones_like(numerators) if denominators is None else denominators
         if is_tensor(numerators):
-            torch = sys.modules["torch"]
-            ids = torch.as_tensor(self.ids, device=numerators.device)
+            ids = sys.modules["torch"].as_tensor(self.ids, device=numerators.device)
             empty = numerators.new_zeros(len(self.labels))
-            weights = torch.ones_like(numerators) if denominators is None else denominators
-            sums = [empty.index_add(0, ids, part) for part in (numerators, weights)]
+            sums = [empty.index_add(0, ids, part) for part in parts]
         else:
-            weights = np.ones_like(numerators) if denominators is None else denominators
-            sums = [np.bincount(self.ids, part, len(self.labels)) for part in (numerators, weights)]
+            sums = [np.bincount(self.ids, part, len(self.labels)) for part in parts]
         with np.errstate(invalid="ignore", divide="ignore"):
             if denominators is None:
                 return sums[0] * (sums[1] / sums[1])  # NaN for no samples

@@ -20,12 +20,16 @@ _MOST_JOINED = 4
 
 
 @dataclass(frozen=True)
-class _Piece:
+class Piece:
     """Samples of one share in one batch: of the batch with this number, from ``start`` to ``stop``."""
 
     batch: int
     start: int
     stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
 
 
 class SharedBatches:
@@ -36,29 +40,29 @@ class SharedBatches:
         sizes = [batch.size for batch in batches]
         begins = [0, *itertools.accumulate(sizes)]
         self.count = begins[-1]  # how many samples there are
-        self._pieces: list[_Piece] = []
+        self.pieces: list[Piece] = []
         self.shares: list[range] = []  # of each share, the numbers of its pieces
         # Of few samples, two or four neighbouring shares are one, and the others of these have none.
         joined = 1
         while not whole and 2 * joined <= _MOST_JOINED and self.count * joined < shares * _FEWEST_SAMPLES:
             joined *= 2
         for share in range(shares):
-            first = len(self._pieces)
+            first = len(self.pieces)
             # Batches to which a loss belongs are kept; otherwise shares have the same samples in any batch size.
             if whole:
                 numbers = range(len(sizes) * share // shares, len(sizes) * (share + 1) // shares)
-                self._pieces += [_Piece(number, 0, sizes[number]) for number in numbers]
+                self.pieces += [Piece(number, 0, sizes[number]) for number in numbers]
             else:
                 start, stop = (self.count * (end // joined * joined) // shares for end in (share, share + joined))
                 stop = start if share % joined else stop
                 # Pieces are counted from where their share begins: few lengths, where each is compiled for.
                 for number, (begin, size) in enumerate(zip(begins, sizes, strict=False)):
                     parts = range(max(start - begin, 0), min(stop - begin, size), longest or max(size, 1))
-                    self._pieces += [_Piece(number, piece, min(piece + parts.step, parts.stop)) for piece in parts]
-            self.shares.append(range(first, len(self._pieces)))
+                    self.pieces += [Piece(number, piece, min(piece + parts.step, parts.stop)) for piece in parts]
+            self.shares.append(range(first, len(self.pieces)))
 
     def batch(self, number: int) -> Batch:
-        piece = self._pieces[number]
+        piece = self.pieces[number]
         batch = self._batches[piece.batch]
         return batch if self._whole else cut(batch, piece.start, piece.stop)
 
@@ -71,15 +75,6 @@ class SharedBatches:
                 continue
             for start in range(0, piece.size, few):
                 yield number, cut(piece, start, min(start + few, piece.size))
-
-    def size(self, number: int) -> int:
-        """Returns how many samples a piece holds."""
-        piece = self._pieces[number]
-        return piece.stop - piece.start
-
-    def number_of_batch(self, number: int) -> int:
-        """Returns of which batch a piece is."""
-        return self._pieces[number].batch
 
 
 class BatchedProducts(ShareProducts):
@@ -100,7 +95,7 @@ class BatchedProducts(ShareProducts):
         return SHARE_FOR_VECTORS * free_memory() / self._settings.neighbours
 
     def samples_in(self, share: int) -> int:
-        return sum(self._samples.size(number) for number in self._samples.shares[share])
+        return sum(self._samples.pieces[number].size for number in self._samples.shares[share])
 
     @abstractmethod
     def _shared(self, batch_size: int | None) -> SharedBatches:

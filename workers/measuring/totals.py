@@ -24,8 +24,6 @@ from .memory_shortage import is_memory_shortage
 
 @dataclass(frozen=True)
 class Pending:
-    """A result that is not read yet."""
-
     numbers: Sequence[Any]  # perhaps still on their device
     finish: Callable[[Sequence[float]], dict[str, float]]  # makes the result of them
     samples: Mapping[str, Any] = field(default_factory=dict)  # arrays of a value for each sample, perhaps on theirs
@@ -145,7 +143,6 @@ def low_precision_note(loss: Total) -> list[str]:
 
 
 def rounding_note(dtype: str) -> str:
-    """Returns what to say of a loss in an element type of few digits."""
     digits = "three" if dtype == "float16" else "two"
     return (
         f"the loss comes out in {dtype}, which keeps about {digits} digits for each batch: small differences between "
@@ -198,7 +195,6 @@ def add_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: S
 
 
 def add_more_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
-    """Adds batches up in all totals, from the same forward passes."""
     for batch in batches:
         outputs = call_network(forward, batch.inputs)
         for total in totals:
@@ -248,8 +244,7 @@ class MetricObject(Total):
         return fresh
 
     def pending(self) -> Pending:
-        value = scalar(f"metric {self.name!r}", self._compute())
-        return Pending([value], lambda numbers: {self.name: numbers[0]})
+        return Pending([scalar(f"metric {self.name!r}", self._compute())], lambda numbers: {self.name: numbers[0]})
 
 
 class NamedMetric(Total):
@@ -287,5 +282,4 @@ def named_call(label: str, function: Callable[..., _Result], *arguments: Any, **
 
 
 def metric_error(label: str, error: Exception) -> CallbackFunctionError:
-    """Returns what to raise from an error that a metric raised."""
     return CallbackFunctionError(f"{label} raised {type(error).__name__}: {error}")

@@ -24,7 +24,7 @@ from ..curvature.products import (
     whole_halves,
 )
 from ..curves.curve import CurveTask, Fitting
-from ..errors import CurvatureError
+from ..errors import CurvatureError, closing_on_failure
 from ..evaluator import EvaluatorDescription
 from ..hardware import free_memory
 from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task
@@ -119,11 +119,8 @@ class SharedProducts(ShareProducts):
         self._deaths = 0
         self._layout: Layout
         self._sizes: list[int]
-        try:
+        with closing_on_failure(self):
             self._layout, self._sizes = crew.ask_all("ask", "open_shares", self._settings)[0]
-        except BaseException:
-            self.close()
-            raise
 
     @property
     def layout(self) -> Layout:
@@ -136,7 +133,6 @@ class SharedProducts(ShareProducts):
 
     @property
     def memory_for_vectors(self) -> float:
-        """Bytes that eigenvectors may take in this process."""
         return SHARE_FOR_VECTORS * free_memory()
 
     def samples_in(self, share: int) -> int:
@@ -173,7 +169,6 @@ class SharedProducts(ShareProducts):
             self._notes |= dict.fromkeys(notes)
 
     def _dealt(self) -> list[range]:
-        """Returns the shares of each worker."""
         count = len(self._crew.workers)
         return [range(SHARES * number // count, SHARES * (number + 1) // count) for number in range(count)]
 

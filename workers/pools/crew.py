@@ -68,8 +68,7 @@ class Crew:
         self._hold([description])
         for group in self._groups():
             # On each machine one worker reads the samples; those that start after it map them.
-            starts = [worker.start(description.plan, None, self._memory) for worker in group]
-            answers = self._get(starts)
+            answers = self._get([worker.start(description.plan, None, self._memory) for worker in group])
             for worker, found in zip(group, answers, strict=True):
                 _check_same_description(worker.label, description, found)
                 own = (f"{worker.label}: {note}" for note in found.notes if note not in description.notes)
@@ -187,7 +186,6 @@ class Crew:
         _check_same_description(worker.label, self._started, found)
 
     def start_again(self, worker: CrewWorker) -> None:
-        """Starts a worker's actor, up to the loaded plane."""
         worker.seek_place()
         worker.start_up(self._started.plan, self._memory, self.plane)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import pickle
@@ -72,7 +73,10 @@ class CrewRun:
             if idle:
                 yield from self._steal(idle)
             came = self._wait(some_are_idle=bool(idle))
-            answers = self._answers(list(came))
+            # None of them, if there is an error among them.
+            answers: dict[Any, Any] = {}
+            with contextlib.suppress(ActorError):
+                answers = dict(zip(came, self._actors.answers(list(came)), strict=True))
             for worker in [worker for worker in crew.workers if worker.starting]:
                 crew.finish_start(worker)
             for call, worker in came.items():
@@ -101,13 +105,6 @@ class CrewRun:
         pause = 0.0 if some_are_idle else _PAUSE_SECONDS_PER_WORKER * len(workers)
         ready, _ = self._actors.wait(waiting, count=len(waiting), seconds=pause)
         return {call: measuring[call] for call in ready if call in measuring}
-
-    def _answers(self, calls: list[Any]) -> dict[Any, Any]:
-        """Returns the answers that are no errors, all at once; none of them if there is an error among them."""
-        try:
-            return dict(zip(calls, self._actors.answers(calls), strict=True))
-        except ActorError:
-            return {}
 
     def _feed(self, worker: CrewWorker) -> Iterator[Any]:
         """Gives a worker its next chunks; yields what could not even be read."""

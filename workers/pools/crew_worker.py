@@ -94,7 +94,6 @@ class MeasurementActor:
             return _portable(error)
 
     def space(self) -> WeightSpace | Exception:
-        """Calls callback_fn and returns the description of its network."""
         try:
             return space_of(call_callback(self._callback_fn))
         except LandscapeError as error:
@@ -324,7 +323,6 @@ def mentioned_frameworks(callback_fn: Callable[[], Any], pickled: bytes) -> tupl
 
 
 def raise_failures(answers: Sequence[Any]) -> Sequence[Any]:
-    """Raises the first exception that an actor returned."""
     for answer in answers:
         if isinstance(answer, Exception):
             raise answer

@@ -46,7 +46,6 @@ class WorkerLayout:
 
     @classmethod
     def checked(cls, devices_per_worker: object = 1, workers_per_device: object = 1) -> WorkerLayout:
-        """Returns the layout after checking what a user gave."""
         layout = cls(
             check_int("devices_per_worker", devices_per_worker, minimum=1),
             check_int("workers_per_device", workers_per_device, minimum=1),

@@ -6,7 +6,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from .devices import available_cores, gpu_ids
 _CHUNK_SECONDS = 0.1
 _LONGEST_CHUNK = 64
 
+_Value = TypeVar("_Value")
 CurvatureOutcome: TypeAlias = tuple[CurvatureValues | None, str | None]
 """The curvature, or the traceback of what went wrong."""
 
@@ -104,8 +105,7 @@ class Worker:
         except Exception:
             elsewhere = {}  # a point that raises is a failed one, which ends no survey
         values = (first, measure(origin))
-        measured = OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
-        return self.description.device, measured
+        return self.description.device, OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
 
     def _measure(self, points: Sequence[Sequence[float]], **options: Any) -> dict[str, Any]:
         return within_memory(self.evaluator, lambda: self.evaluator.measure(np.array(points, np.float64), **options))
@@ -130,25 +130,20 @@ class Worker:
 
     def measure_state(self, read: ReadWeights) -> Outcome:
         """Measures one set of weights; any exception but a ChangedSamplesError becomes its traceback."""
-        try:
+
+        def measure() -> dict[str, float]:
             parameters, buffers = read()
-            return Outcome(within_memory(self.evaluator, lambda: self.evaluator.measure_state(parameters, buffers)))
-        except ChangedSamplesError:
-            raise
-        except Exception:
-            return Outcome(None, traceback.format_exc())
+            return within_memory(self.evaluator, lambda: self.evaluator.measure_state(parameters, buffers))
+
+        return Outcome(*_attempted(measure, ChangedSamplesError))
 
     def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
         """Measures the loss of each sample at a few points; None where there is none, or a point raises."""
         if not self.description.splits:
             return None
-        try:
-            found = self._measure(points, sums=True)
-            return SampleLosses(found[NUMERATORS], found.get(DENOMINATORS))
-        except ChangedSamplesError:
-            raise
-        except Exception:
-            return None  # the user knows of the point's own failure
+        # The user knows of the point's own failure.
+        found, _ = _attempted(lambda: self._measure(points, sums=True), ChangedSamplesError)
+        return None if found is None else SampleLosses(found[NUMERATORS], found.get(DENOMINATORS))
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
         return fit_curve(self.evaluator, task, begun, seconds)
@@ -204,7 +199,6 @@ class Worker:
         return notes
 
     def use_batch_size(self, batch_size: int) -> None:
-        """Measures in batches no larger than another worker could hold."""
         if (self.description.plan.batch_size or 0) > batch_size:
             use_batch_size(self.evaluator, batch_size)
             self._origin = None  # it was measured in larger ones
@@ -287,9 +281,14 @@ def measure_curvature_at(
     shares: ShareProducts, read: ReadWeights, settings: CurvatureSettings, *, check: bool
 ) -> CurvatureOutcome:
     """Measures the curvature at one set of weights; any exception but a PoolError becomes its traceback."""
+    return _attempted(lambda: measure_state_curvature(shares, *read(), settings, check=check), PoolError)
+
+
+def _attempted(work: Callable[[], _Value], of_all: type[Exception]) -> tuple[_Value | None, str | None]:
+    """Returns what some work gives, or its traceback; what concerns all tasks is raised."""
     try:
-        return measure_state_curvature(shares, *read(), settings, check=check), None
-    except PoolError:
+        return work(), None
+    except of_all:
         raise
     except Exception:
         return None, traceback.format_exc()

@@ -20,7 +20,7 @@ import cloudpickle
 from collectors.files import system
 from collectors.files.local_files import TemporaryFolder
 
-from ..errors import PoolError
+from ..errors import PoolError, closing_on_failure
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
@@ -151,7 +151,6 @@ class LocalActors(Actors):
             raise
 
     def close(self) -> None:
-        """Ends all actors and what started them."""
         for line in list(self._lines):
             self._bury(line, ActorDeathError("its pool was closed"))
             line.process.kill()
@@ -255,9 +254,6 @@ class LocalPool(ActorPool):
         modules = _OF_TORCH if _WITH_TORCH.intersection(frameworks) else ()
         actors = LocalActors((__name__, *modules), forked=forked)
         super().__init__(contextlib.closing(actors), Crew(actors, memory))
-        try:
+        with closing_on_failure(self):
             recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, layout=layout, actor=LocalActor)
             self._crew.start(workers_on(recipe, device_ids, available_cores()), plan, workload)
-        except BaseException:
-            self.close()
-            raise

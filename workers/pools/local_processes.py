@@ -42,24 +42,19 @@ class StoredValue:
         pickled = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
         parts = [memoryview(pickled), *(buffer.raw() for buffer in buffers)]
         try:
-            self._file = SampleFile(folder)
+            self._file: SampleFile | None = SampleFile(folder)  # None in a process that it is out of reach of
             self._spans = [(self._file.append(part, _ALIGNMENT), part.nbytes) for part in parts]
         except (SampleMemoryError, OSError) as error:
             size = sum(part.nbytes for part in parts)
             raise PoolError(f"there is no room for {size / 1e9:.2g} GB that the workers share: {error}") from error
-        self._handle = self._file.handle()
 
     def load(self) -> Any:
         """Returns the value; its arrays are read-only and lie in the file."""
-        file = self._file if self._handle is None else SampleFile.open(self._handle)
-        if file is None:
+        if self._file is None:
             raise RuntimeError("a value that the driver stored is out of this process's reach.")
-        memory = memoryview(file.map(writable=False))  # type: ignore[arg-type]
+        memory = memoryview(self._file.map(writable=False))  # type: ignore[arg-type]
         pickled, *buffers = (memory[start : start + size] for start, size in self._spans)
         return pickle.loads(pickled, buffers=buffers)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_file": None}
 
 
 def framed(content: Any) -> bytes:
@@ -155,7 +150,6 @@ class Template:
         self.order("import", tuple(modules))
 
     def fork(self, connection: socket.socket) -> Forked:
-        """Forks a worker, which takes the connection."""
         number = next(self._numbers)
         found = self._running[number] = Forked(self, number)
         self.order("fork", number, [connection.fileno()])

@@ -88,7 +88,6 @@ def free_on_nodes(ray: Any) -> Mapping[str, Mapping[str, float]] | None:
 
 
 def alive_nodes(ray: Any) -> dict[str, Mapping[str, Any]]:
-    """Returns what Ray says of the nodes that live, by id."""
     return {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from collectors.files import system
 
-from ..errors import PoolError
+from ..errors import PoolError, closing_on_failure
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
@@ -111,7 +111,7 @@ class RayPool(ActorPool):
         )
         ray, actors = session.ray, RayActors(session.ray)
         super().__init__(session, Crew(actors, memory))
-        try:
+        with closing_on_failure(self):
             if not session.private:
                 gpus = ray.cluster_resources().get("GPU", 0) > 0
             pickled = pickled_function(ray.cloudpickle.dumps, callback_fn)
@@ -131,9 +131,6 @@ class RayPool(ActorPool):
             if not session.private and not (gpus and device_ids is not None):
                 wanted = None if device_ids is None else layout.workers(len(device_ids))
                 self._crew.look_for_nodes = LateNodes(self._crew, recipe, wanted).look
-        except BaseException:
-            self.close()
-            raise
 
 
 class LateNodes:
@@ -193,7 +190,6 @@ def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _folders(callback_fn: Callable[[], Any]) -> list[Path]:
-    """Returns the folders of the user's own modules."""
     while hasattr(callback_fn, "func"):  # functools.partial
         callback_fn = callback_fn.func
     name = str(getattr(callback_fn, "__module__", None) or type(callback_fn).__module__)

@@ -22,7 +22,8 @@ from collectors.files.background import retry
 from collectors.files.local_files import folders_of_dead_processes
 from collectors.files.system import KILL, holding, processes_with, short_temporary_folder
 
-from ..errors import PoolError
+from ..errors import PoolError, closing_on_failure
+from ..hardware import environment
 from .actors import python_path
 from .devices import visible_gpus
 
@@ -80,10 +81,10 @@ class RaySession(contextlib.ExitStack):
             self.ray: Any = sys.modules["ray"]
             return
         address = ray_address(address)
-        try:
+        with closing_on_failure(self):
             # What connecting to Ray changes in this process, and disconnecting leaves.
             self.callback(setattr, sys, "excepthook", sys.excepthook)
-            self.enter_context(_environment({"PYTHONBREAKPOINT": os.environ.get("PYTHONBREAKPOINT")}))
+            self.enter_context(environment({"PYTHONBREAKPOINT": os.environ.get("PYTHONBREAKPOINT")}))
             self.enter_context(_termination_as_before())
             # Ray's own handlers would print a stack and end the process where the user's flush and close.
             with _termination_as_before():
@@ -92,17 +93,14 @@ class RaySession(contextlib.ExitStack):
                 else:
                     # It has no dashboard, asks for a token, and is gone after ``close``, as its folder is.
                     self._start(slots, gpus)
-        except BaseException:
-            self.close()
-            raise
 
     def _join(self, address: str, runtime_env: Callable[[], dict[str, Any]] | None) -> None:
         ray = self.ray = _import_ray()
         self.callback(ray.shutdown)
         try:
             _check_reachable(address)
-            environment = None if _SUBMITTED_JOB in os.environ or runtime_env is None else runtime_env()
-            _connect(ray, address, environment)
+            code = None if _SUBMITTED_JOB in os.environ or runtime_env is None else runtime_env()
+            _connect(ray, address, code)
         except ray.exceptions.RuntimeEnvSetupError as error:
             raise PoolError(
                 f"the code could not be sent to the cluster at {address!r}: {error} Ray takes at most 512 MiB of each "
@@ -123,7 +121,7 @@ class RaySession(contextlib.ExitStack):
         self.callback(end_session, folder)
         self.callback(ray.shutdown)
         self.private = True
-        environment = {
+        variables = {
             "RAY_TMPDIR": None,
             "RAY_USAGE_STATS_ENABLED": "0",
             SESSION_VARIABLE: folder.name,
@@ -133,7 +131,7 @@ class RaySession(contextlib.ExitStack):
             **python_path(),
         }
         try:
-            with _environment(environment), _small_and_on_loopback() as loopback:
+            with environment(variables), _small_and_on_loopback() as loopback:
                 ray.init(
                     address="local",
                     num_cpus=slots,
@@ -223,25 +221,6 @@ def _visible_gpus(gpus: tuple[int, ...]) -> dict[str, str | None]:
     before = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = visible_gpus(before) if before else None
     return {"CUDA_VISIBLE_DEVICES": ",".join(names[gpu] if names else str(gpu) for gpu in gpus)}
-
-
-@contextlib.contextmanager
-def _environment(changes: dict[str, str | None]) -> Iterator[None]:
-    """Sets environment variables (None: removes them) that Ray's processes inherit, for a while."""
-
-    def put(values: dict[str, str | None]) -> None:
-        for name, value in values.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-    before = {name: os.environ.get(name) for name in changes}
-    put(changes)
-    try:
-        yield
-    finally:
-        put(before)
 
 
 @contextlib.contextmanager

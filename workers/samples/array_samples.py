@@ -75,22 +75,26 @@ def is_pair_of_arrays(dataset: object) -> bool:
     return not is_batch and any(hasattr(leaf, "shape") for leaf in leaves(dataset))
 
 
-def _pair_source(dataset: Any, options: MeasurementOptions, notes: list[str]) -> SampleSource:
-    inputs, targets = (map_leaves(as_numpy, part) for part in dataset)
-    lengths = {len(leaf) for leaf in leaves((inputs, targets)) if is_array(leaf) and leaf.ndim}
+def count_rows(pair: Any) -> int:
+    """Returns how many samples a pair of (inputs, targets) has, of nested arrays."""
+    lengths = {len(leaf) for leaf in leaves(pair) if is_array(leaf) and leaf.ndim}
     if len(lengths) != 1:
         raise SamplesError(
             f"dataset must hold as many targets as inputs, but its arrays have the lengths {sorted(lengths)}."
         )
+    return lengths.pop()
+
+
+def rows_of(pair: Any, which: Any) -> Any:
+    return map_leaves(lambda leaf: leaf[which] if is_array(leaf) and leaf.ndim else leaf, pair)
+
+
+def _pair_source(dataset: Any, options: MeasurementOptions, notes: list[str]) -> SampleSource:
+    pair = tuple(map_leaves(as_numpy, part) for part in dataset)
 
     def read(indices: Sequence[int]) -> Any:
         # Views where that is possible; the user's arrays may be mapped from a disk.
         adjacent = indices[-1] - indices[0] == len(indices) - 1
-        rows: Any = slice(indices[0], indices[-1] + 1) if adjacent else np.asarray(indices)
+        return rows_of(pair, slice(indices[0], indices[-1] + 1) if adjacent else np.asarray(indices))
 
-        def part(leaf: Any) -> Any:
-            return leaf[rows] if is_array(leaf) and leaf.ndim else leaf
-
-        return map_leaves(part, inputs), map_leaves(part, targets)
-
-    return indexed_source(read, range(lengths.pop()), _BATCH_SIZE, options, notes, without_batches=True)
+    return indexed_source(read, range(count_rows(pair)), _BATCH_SIZE, options, notes, without_batches=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,15 +82,18 @@ def read_sets(
 ) -> list[ReadSet]:
     """Reads the data sets of callback_fn's third item, main one first; the process's generators stay as they are."""
     found = find_data_sets(dataset, options)
+    needs = {_SEVERAL: len(found) > 1, _GROUPS: options.groups is not None, _KEPT: options.keep_samples}
+    for obstacle in (text for text, is_there in needs.items() if is_there):
+        memory = replace(memory, obstacle=obstacle)
     sets: list[ReadSet] = []
     for index, item in enumerate(found):
         own = memory
         if item.name:
-            own = _memory_of_set(memory, index, [known.samples for known in sets], alone=len(found) == 1)
-        if options.groups is not None:
-            own = replace(own, obstacle=_GROUPS)
-        if options.keep_samples:
-            own = replace(own, obstacle=_KEPT)
+            held = [pickle.loads(each)[index] for each in memory.held]
+            limit = memory.limit
+            if isinstance(limit, int):
+                limit = max(1, limit - sum(known.samples.nbytes for known in sets))
+            own = replace(memory, held=tuple(each for each in held if each is not None), limit=limit)
         with naming_set(item.name), random_state_kept():
             sets.append(ReadSet(item.name, *read(item.data, item.options, own)))
     if len(sets) > 1 and options.buffers == "recalibrate":
@@ -113,13 +116,3 @@ def naming_set(name: str) -> Iterator[None]:
 
 def note_of_set(name: str, note: str) -> str:
     return f"data set {name!r}: {note}" if name else note
-
-
-def _memory_of_set(memory: SampleMemory, index: int, before: Sequence[Samples], *, alone: bool) -> SampleMemory:
-    """Returns where the samples of one of several named data sets are kept."""
-    held = [pickle.loads(item)[index] for item in memory.held]
-    limit = memory.limit
-    if isinstance(limit, int):
-        limit = max(1, limit - sum(item.nbytes for item in before))
-    obstacle = memory.obstacle if alone else _SEVERAL
-    return replace(memory, held=tuple(item for item in held if item is not None), limit=limit, obstacle=obstacle)

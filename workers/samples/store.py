@@ -83,10 +83,13 @@ class SampleFile:
         found = os.fstat(self._descriptor)
         return FileHandle(system.machine_identity(), path, (found.st_dev, found.st_ino), self.size)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SampleFile.open, (self.handle(),)
+
     @classmethod
-    def open(cls, handle: FileHandle) -> SampleFile | None:
+    def open(cls, handle: FileHandle | None) -> SampleFile | None:
         """Returns the file of another process, or None where it is on another machine, gone, or not ours to read."""
-        if handle.machine != system.machine_identity():
+        if handle is None or handle.machine != system.machine_identity():
             return None
         try:
             descriptor = os.open(handle.path, os.O_RDONLY | system.OPEN_FLAGS)
@@ -133,16 +136,7 @@ class _Slot:
         values = files[self.file][self.start : self.start + self.size * itemsize]
         if not self.is_tensor:
             return values.view(self.dtype).reshape(self.shape)
-        torch = sys.modules["torch"]
-        return torch.from_numpy(values).view(self.dtype).reshape(self.shape)
-
-
-@dataclass(frozen=True)
-class HeldSamples:
-    """Samples that a process of this machine holds, for others to map."""
-
-    files: tuple[FileHandle, ...]
-    content: bytes  # the pickled batches, whole batch and settings, with places in the files instead of arrays
+        return sys.modules["torch"].from_numpy(values).view(self.dtype).reshape(self.shape)
 
 
 class SampleWriter:
@@ -182,22 +176,19 @@ class SampleWriter:
         return _Slot(position, start, tuple(leaf.shape), leaf.dtype, is_tensor(leaf))
 
 
-def open_held(held: HeldSamples) -> Samples | None:
+def open_held(held: tuple[Sequence[Any], bytes]) -> Samples | None:
     """Returns samples of another process, which are mapped and not copied; None where they are out of reach."""
-    files = [file for handle in held.files if (file := SampleFile.open(handle)) is not None]
-    return _mapped(files, *pickle.loads(held.content)) if len(files) == len(held.files) else None
+    files, content = held
+    return None if None in files else _mapped(files, *pickle.loads(content))
 
 
 def hold_store(samples: Samples) -> bytes | None:
     """Returns what another process needs to map samples that a writer made; None where it cannot."""
     store = samples.store
-    if not isinstance(store, _Store):
-        return None
-    handles = tuple(handle for file in store.files if (handle := file.handle()) is not None)
-    if len(handles) < len(store.files):
+    if not isinstance(store, _Store) or any(file.handle() is None for file in store.files):
         return None
     try:
-        return pickle.dumps(HeldSamples(handles, pickle.dumps(store.content)))
+        return pickle.dumps((store.files, pickle.dumps(store.content)))
     except Exception:  # a batch may hold any object
         return None
 
@@ -207,7 +198,7 @@ class _Store:
     """What samples were made of; it keeps the files open for others."""
 
     files: Sequence[SampleFile]
-    content: tuple[list[Batch], Batch | None, bool, str]
+    content: tuple[list[Batch], Batch | None, bool, str]  # with places in the files instead of arrays
 
 
 def _mapped(

@@ -127,11 +127,10 @@ def read_samples(
     elif isinstance(dataset, Dataset) and not isinstance(dataset, IterableDataset):
         source = _indexed_source(dataset, None, options, notes, make_batch)
     else:
-        without_batches = isinstance(dataset, IterableDataset)
         batches: Any = _with_own_generator(dataset)
-        if isinstance(dataset, IterableDataset):
+        if is_single := isinstance(dataset, IterableDataset):
             batches = DataLoader(dataset, batch_size=_BATCH_SIZE)
-        source = stream_source(batches, options, make_batch=make_batch, without_batches=without_batches)
+        source = stream_source(batches, options, make_batch=make_batch, without_batches=is_single)
     return read_source(source, options, notes, memory), notes
 
 

@@ -20,6 +20,7 @@ from collectors.shapes import Float64
 
 from ..curvature.products import ProductSettings, ShareProducts
 from ..curves.curve import CurveTask, Fitting
+from ..errors import closing_on_failure
 from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
@@ -106,7 +107,7 @@ class TorchEvaluator(NetworkEvaluator):
         read = functools.partial(read_user_data, network=self._module, own_loss=self._own_loss)
         main, *further = read_sets(dataset, options, memory, read)
         self._gradients = Gradients((self._module, loss), restore=setup.restore_network)
-        try:
+        with closing_on_failure(self):
             self._take_over(self._module, setup.restore_network)
             if self._placement.is_kept:
                 self._held_weights = HeldWeights(self._module, restore=setup.restore_network)
@@ -138,9 +139,6 @@ class TorchEvaluator(NetworkEvaluator):
                     passes, lambda: self._forward, lambda part: part.batches(self._main.batch_size), size
                 )
             self._describe(names, setup, self._placement.kinds)
-        except BaseException:
-            self.close()
-            raise
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         with torch.no_grad():

@@ -77,7 +77,6 @@ class NetworkInPlace:
             self.is_at_network = self._between.move(coordinates)
 
     def reset_buffers(self) -> None:
-        """Sets the buffers to the origin's."""
         self.is_at_network = False
         for targets, values in self._fused_buffers:
             torch._foreach_copy_(targets, values)

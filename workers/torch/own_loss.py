@@ -66,12 +66,7 @@ class OwnLoss:
         network: Callable[..., Any],
         around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> Callable[[Any], StepResult]:
-        """Returns the function from a batch to the network's loss and outputs.
-
-        Args:
-            network: the network, perhaps compiled.
-            around: makes what the step runs in.
-        """
+        """Returns the function from a batch to the loss and outputs of a network; ``around`` makes what it runs in."""
 
         def run(batch: Any) -> StepResult:
             with around():
@@ -84,8 +79,6 @@ class OwnLoss:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a network makes of a batch."""
-
     loss: Any
     own_outputs: Any
 
@@ -99,7 +92,7 @@ class OwnMetric(NamedMetric):
     """A metric of (outputs, batch) instead of (outputs, targets)."""
 
     def add(self, outputs: Any, batch: Batch) -> None:
-        super().add(outputs.outputs, Batch(None, whole(batch), batch.size))
+        super().add(outputs.outputs, Batch(None, batch.inputs[0], batch.size))
 
 
 def own_loss_of(model: object, network: object) -> OwnLoss | None:
@@ -110,10 +103,6 @@ def own_loss_of(model: object, network: object) -> OwnLoss | None:
     if model is None:
         return OwnLoss()
     return model if isinstance(model, OwnLoss) else None
-
-
-def whole(batch: Batch) -> Any:
-    return batch.inputs[0]
 
 
 def _loss_of_outputs(network: Callable[..., Any], batch: Any) -> tuple[Any, Any]:

@@ -26,8 +26,6 @@ _WITHOUT_CUDA = (
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a network computes."""
-
     inputs: torch.device  # where it takes its batches
     devices: tuple[torch.device, ...]  # all on which it computes, without repetition
     is_kept: bool = False  # whether its parts stay where callback_fn has put them; otherwise all of it is on ``inputs``

@@ -26,8 +26,7 @@ from ..samples.batches import Batch, is_tensor
 from ..samples.samples import Samples
 from ..samples.torch_samples import place_samples
 from .compiled.compiling import Compiled, compile_network
-from .compiled.finding_layers import find_first_layer, most_bytes_kept
-from .compiled.first_layer import NO_FIRST_LAYER, FirstLayer, SplitNetwork
+from .compiled.first_layer import NO_FIRST_LAYER, FirstLayer, SplitNetwork, find_first_layer, most_bytes_kept
 from .compiled.packages import danger
 from .forward import ForwardPass
 from .moves import NetworkInPlace

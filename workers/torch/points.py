@@ -15,8 +15,6 @@ from ..samples.batches import Batch, float64_device, in_float64
 
 @dataclass(frozen=True)
 class PendingPoint:
-    """One point's results, not yet read."""
-
     # On the device if it has float64, shape (numbers,); those of the parts, then the losses of samples.
     numbers: torch.Tensor
     parts: Sequence[Pending]  # how the results are made of them
@@ -29,7 +27,6 @@ def add_up(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequen
 
 
 def pending_point(parts: Sequence[Pending], device: torch.device) -> PendingPoint:
-    """Returns a point of which these results are known, of all data sets."""
     numbers = [number for part in parts for number in part.numbers]
     if any(isinstance(number, torch.Tensor) for number in numbers):
         place = float64_device(device)

@@ -42,7 +42,6 @@ class NetworkSnapshot:
         evaluate_mode(self._module)
 
     def restore(self) -> None:
-        """Makes the module what it was when it was found."""
         restore_modes(self._modes)
         with torch.no_grad():
             for target, value in self._values:
@@ -69,7 +68,6 @@ def collapsed(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.T
 
 @contextlib.contextmanager
 def values_kept(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
-    """Puts the values of tensors back at the end."""
     places = [collapsed(tensor.detach()) for tensor in tensors]
     before = [place.clone() for place in places]
     try:

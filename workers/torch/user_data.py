@@ -16,19 +16,19 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from collectors.networks.batches import is_graph, leaves, map_leaves, mapping_like, tuple_like
+from collectors.networks.batches import is_graph, map_leaves, mapping_like, tuple_like
 from collectors.networks.torch_network import to_tensor, unwrap
 
 from ..errors import CallbackFunctionError, SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
-from ..samples.array_samples import is_pair_of_arrays
-from ..samples.batches import WRAP, Batch, MakeBatch, SampleDigest, as_batch, as_whole_batch, is_array
+from ..samples.array_samples import count_rows, is_pair_of_arrays, rows_of
+from ..samples.batches import WRAP, Batch, MakeBatch, SampleDigest, as_batch, as_whole_batch
 from ..samples.data_sets import find_data_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import read_samples
 from ..users_code import warn_user
-from .own_loss import OwnLoss, own_loss_of, whole
+from .own_loss import OwnLoss, own_loss_of
 
 _TARGETS = ("targets", "target", "labels", "label", "y")
 _SAMPLES_TRIED = 8
@@ -40,18 +40,13 @@ class Rows(Dataset[Any]):
 
     def __init__(self, inputs: Any, targets: Any) -> None:
         self._pair = inputs, targets
-        lengths = {len(leaf) for leaf in leaves(self._pair) if is_array(leaf) and leaf.ndim}
-        if len(lengths) != 1:
-            raise SamplesError(
-                f"dataset must hold as many targets as inputs, but its arrays have the lengths {sorted(lengths)}."
-            )
-        self._count = lengths.pop()
+        self._count = count_rows(self._pair)
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, index: int) -> Any:
-        return map_leaves(lambda leaf: leaf[index] if is_array(leaf) and leaf.ndim else leaf, self._pair)
+        return rows_of(self._pair, index)
 
 
 def changes_batches(run: Callable[[Batch], object], samples: Samples) -> bool:
@@ -104,14 +99,12 @@ def _as_torch_data(dataset: object, network: nn.Module, notes: list[str]) -> obj
         return dataset
     own = {item.dtype for item in network.parameters() if item.is_floating_point()}
     dtype = own.pop() if len(own) == 1 else None
-    changed: set[str] = set()
-
-    def tensors(value: Any, wanted: torch.dtype | None, *, targets: bool) -> Any:
-        return map_leaves(lambda leaf: _as_tensor(leaf, wanted, changed, targets=targets), value)
-
-    inputs = tensors(dataset[0], dtype, targets=False)
     wide = None if dtype is None else torch.promote_types(dtype, torch.float32)
-    pair = inputs, tensors(dataset[1], wide, targets=True)
+    changed: set[str] = set()
+    pair = (
+        map_leaves(lambda leaf: _as_tensor(leaf, dtype, changed, targets=False), dataset[0]),
+        map_leaves(lambda leaf: _as_tensor(leaf, wide, changed, targets=True), dataset[1]),
+    )
     if changed:
         notes.append(f"of the NumPy arrays, {' and '.join(sorted(changed))}, as the network and its loss take them.")
     return pair if all(isinstance(part, torch.Tensor) for part in pair) else Rows(*pair)
@@ -247,7 +240,7 @@ def example_inputs(model: object, network: nn.Module, dataset: object, count: in
     twin.register_forward_pre_hook(look, with_kwargs=True)
     try:
         with torch.no_grad():
-            own_loss.forward(twin)(whole(batch))
+            own_loss.forward(twin)(batch.inputs[0])
     except Exception as error:
         if not seen:
             raise CallbackFunctionError(f"the network's own loss raised {type(error).__name__}: {error}") from error

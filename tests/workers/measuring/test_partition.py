@@ -193,18 +193,17 @@ def learnable(name):
 def loader_of(dataset, batch_size, dtype):
     batch = wide(everything(dataset), dtype)
     if isinstance(batch, dict):
-        parts = [slice(start, start + batch_size) for start in range(0, COUNT, batch_size)]
-        return [cut(batch, part) for part in parts]
+        return [cut(batch, part) for part in batches_of(batch_size)]
     return DataLoader(TensorDataset(*batch), batch_size)
 
 
-def measured(loss, start, plane, dataset, batch_size, dtype, own=9):
+def measured(loss, start, plane, dataset, batch_size, dtype):
     """Returns the landscape; the plan asks for one batch size, the data set's own is another."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return evaluate(
             plane,
-            lambda: (as_type(loss, dtype), copy.deepcopy(start), loader_of(dataset, own, dtype), {}),
+            lambda: (as_type(loss, dtype), copy.deepcopy(start), loader_of(dataset, 9, dtype), {}),
             plan=MeasurementPlan(batch_size),
             progress=False,
             **AXES,
@@ -229,8 +228,8 @@ def reference(loss, network, dataset, plane, parts=(slice(None),)):
     return surface
 
 
-def batches_of(size):
-    return [slice(start, start + size) for start in range(0, COUNT, size)]
+def batches_of(size, count=COUNT):
+    return [slice(start, start + size) for start in range(0, count, size)]
 
 
 def check(name, loss, start, network, dataset, dtype, normalization="filter"):
@@ -280,15 +279,13 @@ def test_a_network_that_has_converged_decides_nothing(name, dtype):
     check(name, loss, network, network, dataset, dtype)
 
 
-def many(count=300):
-    return features(count), classes(count)
+MANY = features(300), classes(300)
 
 
-def pair_surface(loss, dataset, **choices):
+def pair_surface(loss, dataset):
     network = mlp()
     plane = random_plane(network, seed=4)
-    found = evaluate(plane, lambda: (loss, network, dataset, {}), progress=False, **AXES, **choices)
-    return found, plane
+    return evaluate(plane, lambda: (loss, network, dataset, {}), progress=False, **AXES), plane
 
 
 @pytest.mark.filterwarnings("ignore:the samples take more memory")
@@ -316,10 +313,9 @@ class TestDataWithoutBatches:
 
     @pytest.mark.parametrize("kind", ["pair", "data set"])
     def test_all_samples_are_one_batch(self, kind):
-        pair = many()
         with pytest.warns(UserWarning, match="all 300 samples are one batch .the data set gives no batch size."):
-            found, plane = pair_surface(weighted, pair if kind == "pair" else TensorDataset(*pair))
-        expected = reference(weighted, mlp(), pair, plane)
+            found, plane = pair_surface(weighted, MANY if kind == "pair" else TensorDataset(*MANY))
+        expected = reference(weighted, mlp(), MANY, plane)
         np.testing.assert_allclose(found.loss, expected, rtol=1e-5)
         (note,) = found.attributes["notes"]
         assert note.startswith("loss depends on how samples are batched, so all 300 samples are one batch")
@@ -332,9 +328,7 @@ class TestDataWithoutBatches:
                 raise MemoryError("out of memory")
             return weighted(outputs, targets)
 
-        pair = many()
         with pytest.warns(UserWarning, match="batches of 128, which are our choice, are kept .memory does not"):
-            found, plane = pair_surface(limited, pair)
-        parts = [slice(start, min(start + 128, 300)) for start in range(0, 300, 128)]
-        expected = reference(limited, mlp(), pair, plane, parts)
+            found, plane = pair_surface(limited, MANY)
+        expected = reference(limited, mlp(), MANY, plane, batches_of(128, 300))
         np.testing.assert_allclose(found.loss, expected, rtol=1e-5)

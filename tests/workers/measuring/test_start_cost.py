@@ -48,7 +48,6 @@ def test_one_pass_and_a_part_in_process(tmp_path, with_metric):
     """The pass is the origin's measurement, which is kept."""
     passes, origin = start(tmp_path, [0], with_metric=with_metric)
     # A metric of which nothing says that it adds batches up is compared on all samples, in another pass.
-    print("passes:", passes)
     assert len(passes) == 1
     assert passes[0] < 1.9 + with_metric
     features, targets = large_data().dataset.tensors
@@ -61,7 +60,6 @@ def test_one_pass_and_a_part_in_process(tmp_path, with_metric):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
 def test_no_more_on_each_of_two_workers(tmp_path):
     passes, _ = start(tmp_path, [0, 1])
-    print("passes of each worker:", passes)
     assert len(passes) == 2
     # One of them tunes for both.
     assert max(passes) < 1.9
@@ -176,7 +174,6 @@ def test_a_dry_run_says_what_it_does_and_compiles_nothing(tmp_path, monkeypatch,
     assert [said.index(step) for step in steps] == sorted(said.index(step) for step in steps)
     assert ("a dry run compiles nothing; a run would: asked for" in said) is (compile is True), said
     (passes,) = passes_of(tmp_path / "counts")
-    print("passes:", passes)
     assert passes < 1.9
     assert not list((tmp_path / "cache").rglob("*.so"))
     assert not list((tmp_path / "run").glob("*.h5"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -23,8 +21,8 @@ from workers.pools.open_pool import open_pool
 PLAN = MeasurementPlan(16)
 
 
-def opened(loss, network, dataset, **options):
-    return InProcessPool(lambda: (loss, network, dataset, {}), MeasurementOptions(**options), plan=PLAN)
+def opened(loss, network, dataset):
+    return InProcessPool(lambda: (loss, network, dataset, {}), MeasurementOptions(), plan=PLAN)
 
 
 def test_results_are_the_evaluators():
@@ -188,6 +186,19 @@ class TestChoice:
             ({"device_ids": [1, 1]}, ValueError, "no device id is repeated"),
             ({"device_ids": [-1]}, ValueError, r"device_ids\[0\] must be an int of at least 0"),
             ({"device_ids": "0"}, TypeError, "device_ids must be a list of ints or None"),
+            ({"devices_per_worker": 0}, ValueError, "devices_per_worker must be an int of at least 1, but got 0"),
+            ({"workers_per_device": -1}, ValueError, "workers_per_device must be an int of at least 1, but got -1"),
+            ({"devices_per_worker": 1.5}, TypeError, "devices_per_worker must be an int"),
+            ({"workers_per_device": True}, TypeError, "workers_per_device must be an int"),
+            ({"devices_per_worker": 2, "workers_per_device": 3}, ValueError, "one of .* may exceed 1, but got 2 and 3"),
+            (
+                {"device_ids": [0, 1], "devices_per_worker": 3},
+                ValueError,
+                r"device_ids must be ids whose number is a multiple of devices_per_worker=3, but got \[0, 1\]",
+            ),
+            ({"device_ids": [0], "devices_per_worker": 2}, ValueError, r"multiple of devices_per_worker=2, .*\[0\]"),
+            ({"compile": "yes"}, ValueError, 'compile must be True, False or "auto"'),
+            *(({"compile": choice}, TypeError, 'compile must be True, False or "auto"') for choice in (1, None)),
         ],
     )
     def test_arguments_are_checked(self, arguments, error, text):
@@ -220,14 +231,3 @@ assert not {"ray", "torch"} & set(sys.modules)
 pool.close()
 print("measured")
 """
-
-
-def test_measuring_twice_gives_the_same_bits():
-    loss, network, dataset = case("batchnorm")
-    pristine = copy.deepcopy(network)
-    results = []
-    for _ in range(2):
-        with opened(loss, network, dataset, buffers="recalibrate") as pool:
-            pool.load(*plane_of(pristine))
-            results.append([item.values for item in pool.run([PointTask(0, (0.3, 0.1)), PointTask(1, (1.0, 0.1))])])
-    assert results[0] == results[1]

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from ray_environment import AS_OTHERS
 from waiting import PATIENCE
 
-from workers.measurement_options import MeasurementOptions
 from workers.pools.devices import WorkerLayout
-from workers.pools.open_pool import open_pool
 
 
 @given(st.integers(1, 4), st.integers(1, 6), st.sampled_from([(1, 1), (2, 1), (3, 1), (1, 2), (1, 5)]))
@@ -49,27 +47,6 @@ def test_devices_that_are_left_over_stay_free():
     assert [place.devices for place in layout.places(tuple(range(7)), cores=None)] == [(0, 1, 2), (3, 4, 5)]
     assert layout.workers(2) == 0
     assert layout.places((0, 1), cores=None) == ()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "text"),
-    [
-        ({"devices_per_worker": 0}, ValueError, "devices_per_worker must be an int of at least 1, but got 0"),
-        ({"workers_per_device": -1}, ValueError, "workers_per_device must be an int of at least 1, but got -1"),
-        ({"devices_per_worker": 1.5}, TypeError, "devices_per_worker must be an int"),
-        ({"workers_per_device": True}, TypeError, "workers_per_device must be an int"),
-        ({"devices_per_worker": 2, "workers_per_device": 3}, ValueError, "one of .* may exceed 1, but got 2 and 3"),
-        (
-            {"device_ids": [0, 1], "devices_per_worker": 3},
-            ValueError,
-            r"device_ids must be ids whose number is a multiple of devices_per_worker=3, but got \[0, 1\]",
-        ),
-        ({"device_ids": [0], "devices_per_worker": 2}, ValueError, r"multiple of devices_per_worker=2, but got \[0\]"),
-    ],
-)
-def test_wrong_numbers(arguments, error, text):
-    with pytest.raises(error, match=text):
-        open_pool(lambda: None, MeasurementOptions(), **arguments)
 
 
 PINNED = """

@@ -243,12 +243,6 @@ def test_a_folder_of_an_earlier_version_becomes_this_users_alone(cache):
     assert cache.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize(("value", "error"), [("yes", ValueError), (1, TypeError), (None, TypeError)])
-def test_the_choice_is_checked(value, error):
-    with pytest.raises(error, match='compile must be True, False or "auto"'):
-        open_pool(lambda: None, MeasurementOptions(), compile=value)
-
-
 def built(network, workload, data=None):
     return TorchEvaluator(nn.CrossEntropyLoss(), network, data or labelled(), {}, MeasurementSetup(workload=workload))
 

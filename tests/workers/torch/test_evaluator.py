@@ -481,6 +481,7 @@ class TestCallback:
         ({"num_samples": 2.5}, TypeError, "num_samples must be an int"),
         ({"samples": "last"}, ValueError, "samples must be one of 'first', 'random'"),
         ({"seed": -1}, ValueError, "seed must be an int of at least 0"),
+        ({"seed_each_point": 3}, TypeError, "seed_each_point must be"),
         ({"buffers": "auto"}, ValueError, "buffers must be one of 'fixed', 'recalibrate', 'interpolate'"),
         ({"recalibration_batch_size": 1}, ValueError, "recalibration_batch_size must be an int of at least 2"),
     ],

@@ -14,7 +14,7 @@ from workers.errors import PointsFailedError
 from workers.evaluator import MeasurementSetup, SampleMemory
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload
-from workers.torch.compiled import finding_layers
+from workers.torch.compiled import first_layer
 from workers.torch.evaluator import TorchEvaluator
 from workers.torch.own_loss import OwnLoss
 
@@ -354,7 +354,7 @@ def test_tuning_takes_it_where_it_is_less_work_and_memory_allows(monkeypatch):
     assert not tuned(nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 4)), images(channels=1))
     deep = nn.Sequential(nn.Linear(70, 8), nn.Linear(8, 900), nn.Linear(900, 900), nn.Linear(900, 4))
     assert not tuned(deep, features(COUNT, 70))  # a small share of the work
-    monkeypatch.setattr(finding_layers, "_MOST_BYTES", kept - 1)
+    monkeypatch.setattr(first_layer, "_MOST_BYTES", kept - 1)
     assert not tuned(build(), inputs)
 
 

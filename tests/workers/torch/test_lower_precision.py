@@ -214,11 +214,6 @@ def test_what_cannot_be_had(precision, dtype, text):
     assert found(network) == before
 
 
-def test_a_name_of_no_precision():
-    with pytest.raises(ValueError, match=r"precision must be .*'float32'.*, but got .*'half'"):
-        MeasurementPlan(precision="half")
-
-
 def test_workers_of_other_hardware_may_round_otherwise():
     def worker(name, *losses):
         return OriginValues(name, "cpu", OriginMeasurement(tuple({"loss": value} for value in losses)))

@@ -22,12 +22,12 @@ POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [1.0, 1.0]])
 FIRST = torch.device("cuda", 0)
 
 
-def measured(loss, network, dataset, metrics=None, device="cuda:0", plan=None, precision="float32"):
-    network = copy.deepcopy(network)
+def measured(name, metrics=None, device="cuda:0", plan=None, precision="float32", data=None):
+    loss, network, dataset = case(name)
     plane = plane_of(network)
     options = MeasurementOptions(precision=precision)
     setup = MeasurementSetup(options, plan=plan or MeasurementPlan(16), device=device)
-    evaluator = make_evaluator((loss, network, dataset, metrics or {}), setup)
+    evaluator = make_evaluator((loss, network, data or dataset, metrics or {}), setup)
     try:
         evaluator.load(*plane)
         return evaluator.measure(POINTS), evaluator.description
@@ -55,11 +55,10 @@ class Kept:
 @pytest.mark.parametrize("name", ["plain", "batchnorm", "regression", "frozen layer", "float64"])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_gpu_gives_what_the_cpu_gives(name, compiled):
-    loss, network, dataset = case(name)
     metrics = {"mean": Kept()}
-    expected, _ = measured(loss, network, dataset, metrics, device="cpu")
+    expected, _ = measured(name, metrics, device="cpu")
     skipped = torch._dynamo.utils.counters["inductor"]["cudagraph_skips"]
-    found, description = measured(loss, network, dataset, metrics, plan=MeasurementPlan(16, compile=compiled))
+    found, description = measured(name, metrics, plan=MeasurementPlan(16, compile=compiled))
     assert description.plan.compile is compiled, description.notes
     assert torch._dynamo.utils.counters["inductor"]["cudagraph_skips"] == skipped
     for key, values in expected.items():
@@ -67,48 +66,43 @@ def test_a_gpu_gives_what_the_cpu_gives(name, compiled):
 
 
 def test_a_metric_that_waits_changes_nothing():
-    loss, network, dataset = case("plain")
     plan = MeasurementPlan(16, compile=True)
-    expected, _ = measured(loss, network, dataset, plan=plan)
-    found, _ = measured(loss, network, dataset, {"accuracy": accuracy_that_waits}, plan=plan)
+    expected, _ = measured("plain", plan=plan)
+    found, _ = measured("plain", {"accuracy": accuracy_that_waits}, plan=plan)
     np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 def test_the_second_gpu_alone():
-    loss, network, dataset = case("plain")
     plan = MeasurementPlan(16, compile=True)
-    expected, _ = measured(loss, network, dataset, plan=plan)
-    found, description = measured(loss, network, dataset, device="cuda:1", plan=plan)
+    expected, _ = measured("plain", plan=plan)
+    found, description = measured("plain", device="cuda:1", plan=plan)
     assert description.plan.compile
     np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
     assert torch.cuda.current_device() == 0
 
 
 def test_samples_beyond_the_gpus_memory(monkeypatch):
-    count = 200_000
-    dataset = (features(count), classes(count))
-    loss, network, _ = case("plain")
-    expected, _ = measured(loss, network, dataset, plan=MeasurementPlan(10_000))
+    how = {"data": (features(200_000), classes(200_000)), "plan": MeasurementPlan(10_000)}
+    expected, _ = measured("plain", **how)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (1 << 20, 1 << 37))
     # Earlier tests leave memory that is reserved and free, which is room as well.
     monkeypatch.setattr(torch.cuda, "memory_reserved", torch.cuda.memory_allocated)
-    found, description = measured(loss, network, dataset, plan=MeasurementPlan(10_000))
+    found, description = measured("plain", **how)
     assert any("do not fit on cuda:0" in note for note in description.notes), description.notes
     np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("precision", "smallest", "largest"), [("tf32", 1e-8, 2e-3), ("bfloat16", 1e-7, 2e-2)])
 def test_a_lower_precision_shows_and_leaves_no_trace(precision, smallest, largest):
-    loss, network, dataset = case("batchnorm")
-    expected, _ = measured(loss, network, dataset)
+    expected, _ = measured("batchnorm")
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    found, description = measured(loss, network, dataset, precision=precision)
+    found, description = measured("batchnorm", precision=precision)
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
     assert description.plan.precision == precision
     gaps = np.abs(found["loss"] / expected["loss"] - 1)
     assert smallest < gaps.max() < largest
-    again, _ = measured(loss, network, dataset, precision=precision)
+    again, _ = measured("batchnorm", precision=precision)
     assert again["loss"].tobytes() == found["loss"].tobytes()
 
 

@@ -165,12 +165,17 @@ def test_a_step_sees_the_batch_and_metrics_see_what_it_returns():
     assert description.metrics == ("loss", "accuracy")
 
 
-def test_a_pair_with_ignored_classes():
+def normalized():
+    return seeded(lambda: nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)))
+
+
+@pytest.mark.parametrize(("build", "options"), [(mlp, {}), (normalized, {"buffers": "recalibrate"})])
+def test_a_pair_with_ignored_classes_and_statistics_that_the_step_recalibrates(build, options):
     targets = classes()
     targets[::3] = -100
     dataset = TensorDataset(features(), targets)
-    values, description = measured(OwnLoss(step), mlp(), DataLoader(dataset, 7))
-    reference, _ = measured(nn.CrossEntropyLoss(), mlp(), dataset)
+    values, description = measured(OwnLoss(step), build(), DataLoader(dataset, 7), **options)
+    reference, _ = measured(nn.CrossEntropyLoss(), build(), dataset, **options)
     assert values["loss"] == pytest.approx(reference["loss"], rel=1e-6)
     assert not description.partition_dependent
 
@@ -188,13 +193,6 @@ def test_a_loss_that_belongs_to_its_batches_keeps_them():
     with torch.no_grad():
         expected = np.mean([centred(network, (part.double(), None)).item() for part in features().split(10)])
     assert values["loss"] == pytest.approx(expected, rel=1e-6)
-
-
-def test_statistics_are_recalibrated_by_the_step():
-    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)))
-    own, _ = measured(OwnLoss(step), network, labelled(), buffers="recalibrate")
-    reference, _ = measured(nn.CrossEntropyLoss(), network, labelled(), buffers="recalibrate")
-    assert own["loss"] == pytest.approx(reference["loss"], rel=1e-6)
 
 
 class Pair(NamedTuple):

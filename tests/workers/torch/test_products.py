@@ -419,15 +419,11 @@ def sizes_of_passes(evaluator, work):
     return sizes
 
 
-def test_a_check_computes_a_few_samples_anew():
-    evaluator = classifier(count=400, batch_size=128)
-    assert sizes_of_passes(evaluator, lambda products: check_products(products, 0)) == [8, 8, 8]
-
-
-def test_a_check_takes_whole_batches_where_a_loss_belongs_to_them():
+def test_a_check_computes_a_few_samples_anew_and_whole_batches_where_a_loss_belongs_to_them():
     with pytest.warns(UserWarning, match="depends on how samples are batched"):
-        evaluator = evaluator_of(weighted_mean, mlp(), DataLoader(labelled(), 20))
-    assert sizes_of_passes(evaluator, lambda products: check_products(products, 0)) == [20, 20, 20]
+        of_batches = evaluator_of(weighted_mean, mlp(), DataLoader(labelled(), 20))
+    for evaluator, size in ((classifier(count=400, batch_size=128), 8), (of_batches, 20)):
+        assert sizes_of_passes(evaluator, lambda products: check_products(products, 0)) == [size] * 3
 
 
 def test_an_estimate_is_of_the_first_few_samples_that_count():

@@ -206,11 +206,6 @@ def test_an_evaluator_of_ones_own_is_not_reached():
         evaluate(plane, lambda: own, **ALIKE)
 
 
-def test_it_must_be_true_or_false():
-    with pytest.raises(TypeError, match="seed_each_point must be"):
-        measured(vae, seed_each_point=3)
-
-
 def test_each_of_several_data_sets_draws_as_if_it_were_alone():
     inputs = {"train": IMAGES[:40], "test": IMAGES[40:]}
 

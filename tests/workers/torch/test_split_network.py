@@ -13,8 +13,7 @@ from worker_cases import classes, direct_losses, evaluator_of, features, found, 
 from workers.evaluator import MeasurementSetup
 from workers.measurement_plan import MeasurementPlan, Workload
 from workers.torch.compiled.ahead_of_time import PackageError
-from workers.torch.compiled.finding_layers import FirstCall
-from workers.torch.compiled.first_layer import FirstLayer, SplitNetwork, _code, _Rest
+from workers.torch.compiled.first_layer import FirstCall, FirstLayer, SplitNetwork, _code, _Rest
 from workers.torch.compiled.network_code import code_of_network
 from workers.torch.compiled.packages import PackagedNetwork, PackageFolder
 from workers.torch.evaluator import TorchEvaluator

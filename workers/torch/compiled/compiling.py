@@ -26,8 +26,6 @@ _RUNS_TO_A_REPLAY = 3
 
 @dataclass(frozen=True)
 class Compiled:
-    """The result of compiling."""
-
     network: Callable[..., object] | None = None  # None where it cannot be used, or is not there
     problem: str = ""  # why it cannot be used
     compiler: str = ""  # "AOTInductor" or "torch.compile"

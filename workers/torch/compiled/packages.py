@@ -10,7 +10,7 @@ import os
 import platform
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,18 +120,9 @@ def danger() -> str:
     return ""
 
 
-@contextlib.contextmanager
-def compiler_cache() -> Iterator[None]:
+def compiler_cache() -> contextlib.AbstractContextManager[None]:
     """Lets PyTorch keep compiled code in this user's folder; the environment is the user's again afterwards."""
-    before = os.environ.get(CACHE_VARIABLE)
-    os.environ[CACHE_VARIABLE] = str(_compiler_folder())
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(CACHE_VARIABLE, None)
-        else:
-            os.environ[CACHE_VARIABLE] = before
+    return hardware.environment({CACHE_VARIABLE: str(_compiler_folder())})
 
 
 def _cache_folder() -> Path:

@@ -16,7 +16,7 @@ from collectors.networks.torch_network import named_tensors, to_tensor
 from collectors.networks.weight_space import WeightSpace
 
 from ...curves.curve import CurveTask
-from ...errors import CurveError
+from ...errors import CurveError, closing_on_failure
 from ...measuring.curve_fitting import BETAS, EPSILON, CurveFitter, CurveSamples, buffers_along
 from ...samples.batches import Batch
 from ...samples.samples import Samples
@@ -33,16 +33,13 @@ class TorchCurveFitter(MovedNetwork, CurveFitter):
     def __init__(self, network: DifferentiatedNetwork, samples: CurveSamples, task: CurveTask) -> None:
         MovedNetwork.__init__(self, network)
         self._norms = normalization_layers(network.module)
-        try:
+        with closing_on_failure(self):
             self.move(task.first, task.buffers)
             CurveFitter.__init__(self, self.layout, samples, task, normalizes=bool(self._norms))
             # The buffers that change along the curve; normalization computes with none here.
             statistics = {id(buffer) for layer in self._norms for buffer in layer.buffers()}
             infos = tuple(info for info, tensor in named_tensors(network.module) if id(tensor) not in statistics)
             self._between = buffers_along(WeightSpace("torch", type(network.module).__name__, infos), task)
-        except BaseException:
-            self.close()
-            raise
 
     def _follow(self, slopes: Any, bends: Any, first: Any, second: Any, rate: float, step: int) -> None:
         # PyTorch's own kernels round in another way than arithmetic on whole arrays: fits go on as they began.

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from collectors.networks.weight_space import State
 from collectors.shapes import Float64
 
 from ...curvature.products import SHARES, WITHOUT_GRADIENTS, ProductSettings, Vector
-from ...errors import CurvatureError
+from ...errors import CurvatureError, closing_on_failure
 from ...hardware import free_memory
 from ...measuring.shares import BatchedProducts, SharedBatches
 from ...samples.batches import Batch, float64_device
@@ -56,12 +56,9 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         MovedNetwork.__init__(self, network)
         self._cores = CoreProducts(self._weights.own)
         self._is_ready = False
-        try:
+        with closing_on_failure(self):
             BatchedProducts.__init__(self, settings, network.batch_size, is_widened=self._is_widened)
             self._use_batch_size(self._enlarged(network.batch_size))
-        except BaseException:
-            self.close()
-            raise
 
     def move(self, parameters: State, buffers: State | None) -> None:
         self._forget()
@@ -163,7 +160,7 @@ class TorchProducts(MovedNetwork, BatchedProducts):
     def _computed(self, number: int, part: Batch | None = None) -> tuple[Any, Batch]:
         """Returns the outputs for a batch, or for a part of it, and the samples that were computed."""
         batch = self._fitting(self._samples.batch(number) if part is None else part)
-        self._network.start_batch(self._samples.number_of_batch(number))
+        self._network.start_batch(self._samples.pieces[number].batch)
         with OwnDerivatives():
             return call_network(self._network.forward, batch.inputs), batch
 
@@ -181,7 +178,7 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         """Returns a batch's derivatives, None where it holds nothing that counts, and whether they are kept."""
         if number in self._graphs:
             return self._graphs[number], True
-        size = self._samples.size(number)
+        size = self._samples.pieces[number].size
         counting: contextlib.AbstractContextManager[dict[int, int]] = contextlib.nullcontext({})
         if self._bytes_per_sample is None:
             counting = counting_saved_bytes(self._weights.own)
@@ -263,7 +260,6 @@ class ProductSum:
                 total.add_(part.detach().to(total.device))
 
     def vector(self) -> Float64[np.ndarray, " weights"]:
-        """Returns the sum, shape (weights,)."""
         return torch.cat([total.reshape(-1).cpu() for total in self._totals]).numpy()
 
 
@@ -298,7 +294,6 @@ class CoreProducts:
         self._add_now(ready, vectors, threads)
 
     def close(self) -> None:
-        """Ends the threads."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -309,10 +304,7 @@ class CoreProducts:
         torch.set_num_threads(1)  # part of it is the whole process's
         try:
             futures = [self._pool.submit(graph.product, vectors, keep=kept) for _, graph, kept in ready]
-            failures = [future.exception() for future in futures]  # none runs on when the first failure is raised
-            for failure in failures:
-                if failure is not None:
-                    raise failure
+            wait(futures)  # none runs on when the first failure is raised
         finally:
             torch.set_num_threads(threads)
         for (total, *_), future in zip(ready, futures, strict=True):
