@@ -10,11 +10,7 @@ _NEIGHBOURS = ("collectors", "workers")
 
 
 def check_neighbours() -> None:
-    """Checks that ``collectors`` and ``workers`` are the packages that were installed beside this one.
-
-    Raises:
-        ImportError: a user's file of that name comes first; the text says which.
-    """
+    """Raises an ImportError where a user's file hides ``collectors`` or ``workers`` that were installed beside this."""
     for name in _NEIGHBOURS:
         spec = importlib.util.find_spec(name)
         origin = None if spec is None else spec.origin

@@ -324,7 +324,6 @@ def _find_jobs(
 
 
 def _check_all_is_drawn(jobs: Sequence[_Job], others: FurtherRuns, directions: str) -> None:
-    """Raises a ValueError for further runs or directions of landscapes that are not drawn."""
     kinds = {job.kind for job in jobs}
     if others and "pca" not in kinds:
         raise ValueError(

@@ -134,7 +134,6 @@ class Answers(tuple[Answer, ...]):
 
 
 def recipe_means(data: ComparisonData, measure: str = RISE) -> list[RecipeMean]:
-    """Returns what each recipe gives, in the order of the recipes."""
     values, rises, means = values_of(data, measure), rises_of(data), []
     for recipe in data.attributes["recipes"]:
         rows = rows_of(data, recipe)
@@ -255,5 +254,4 @@ def _row(answer: Answer) -> tuple[str, ...]:
 
 
 def p_text(value: float) -> str:
-    """Returns a p-value as it is usually written."""
     return "< 0.0001" if value < 0.0001 else f"{value:.2g}"

@@ -81,7 +81,6 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
             raise ValueError(f"recipes must be those of the networks, but got {attributes['recipes']}.")
 
     def joined(self, stored: Self) -> Self:
-        """Returns both records' networks; a warning names those of the file that were not given."""
         joined = super().joined(stored)
         further = range(len(self.recipe), len(joined.recipe))
         names = list(self.name)
@@ -107,16 +106,10 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of a network.
+    """A number of a network."""
 
-    Attributes:
-        text: what it is; "{radius}" and "{rise}" stand for the comparison's.
-        lower: what texts call a recipe for which it is lower.
-        higher: what texts call one for which it is higher.
-    """
-
-    text: str
-    lower: str = "flatter"
+    text: str  # what it is; "{radius}" and "{rise}" stand for the comparison's
+    lower: str = "flatter"  # what texts call a recipe for which it is lower
     higher: str = "sharper"
 
 
@@ -134,7 +127,6 @@ def measure_text(data: ComparisonData, measure: str) -> str:
 
 
 def left_out(data: ComparisonData) -> dict[int, str]:
-    """Returns the rows of the networks that do not count, with the reason."""
     reasons = {}
     wanted = _wanted(data)
     for row in range(len(data.recipe)):

@@ -65,7 +65,6 @@ def summary_text(data: ComparisonData, measure: str = RISE) -> str:
 
 
 def comparison_caption(data: ComparisonData) -> Caption:
-    """Returns caption and alternative text of ``plot_comparison``."""
     known, means, answers = data.attributes, recipe_means(data), answer_pairs(data)
     recipes = ", ".join(f"{item.recipe} ({_networks_text(item)})" for item in means)
     directions = f"{known['directions']} random direction{'' if known['directions'] == 1 else 's'}"

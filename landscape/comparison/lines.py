@@ -41,19 +41,12 @@ def line_places(points: int, radius: float) -> Float64[np.ndarray, " points"]:
 
 @dataclass
 class MeasuredLine:
-    """What was measured of a line until now.
+    """What was measured of a line until now."""
 
-    Attributes:
-        row: of its network.
-        direction: its number.
-        values: by place on the line, the loss and those of the blocks of samples, by name.
-        error: of a point that failed.
-    """
-
-    row: int
-    direction: int
-    values: dict[int, Mapping[str, float]]
-    error: str | None = None
+    row: int  # of its network
+    direction: int  # its number
+    values: dict[int, Mapping[str, float]]  # by place on the line, the loss and those of the blocks of samples, by name
+    error: str | None = None  # of a point that failed
 
     def keep(self, data: ComparisonData) -> int:
         place, last = (self.row, self.direction), len(data.t) - 1
@@ -93,7 +86,6 @@ class NetworkLines:
         self.seconds: float | None = None
 
     def load(self, directions: Sequence[int]) -> None:
-        """Puts the network and some of the directions on the workers."""
         space, settings = self._pool.description.space, self._settings
         drawn = {name: settings[name] for name in ("seed", "normalization")}
         parameters, buffers = origin_state(self._state, space)

@@ -42,7 +42,6 @@ def compare_recipes(
     output: object,
     chosen: Mapping[str, Any],
 ) -> Comparison | None:
-    """Compares recipes with workers of its own; None after a dry run."""
     usual = "fixed" if chosen["buffers"] == "auto" else chosen["buffers"]
     chosen = {**chosen, "buffers": table_of(CompareOptions)["buffers"].checked("buffers", usual)}
     run, given = Run.checked(chosen), find_recipes(recipes)
@@ -68,22 +67,14 @@ def compare_recipes(
 
 @dataclass
 class ComparisonExperiment(Experiment[ComparisonData]):
-    """The loss along lines through the networks of several recipes.
-
-    Attributes:
-        attributes: what the file says beside what the experiment knows itself.
-        states: the weights of each network, once the experiment has begun.
-    """
-
     recipes: Recipes
     settings: Mapping[str, Any]  # ``CompareOptions`` and the seed
-    attributes: Mapping[str, Any]
-    states: Sequence[AlignedState] = ()
+    attributes: Mapping[str, Any]  # what the file says beside what the experiment knows itself
+    states: Sequence[AlignedState] = ()  # the weights of each network, once the experiment has begun
     unit: str = "line"
     trial: str = "measuring one network's loss"
 
     def begin(self, stored: Stored[ComparisonData], pool: Pool) -> ComparisonData:
-        """Returns the comparison with its identity and the lines of the file."""
         check_spannable(pool.description.space)
         self.states = as_states(self.recipes, pool.description.space)
         self._find_out_how_losses_add_up(pool)
@@ -114,8 +105,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         return ComparisonData.empty(columns, {"direction": settings["directions"]}, attributes).continuing(stored)
 
     def resume(self, record: ComparisonData, pool: Pool) -> Bool[np.ndarray, "n directions"]:
-        """Returns which lines are measured; those of networks that only the file has are not."""
-        networks = len(self.states)
+        networks = len(self.states)  # others, which only the file has, are not measured
         record.forget_failed(range(networks))
         todo: Bool[np.ndarray, "n directions"] = record.status != PointStatus.MEASURED
         todo[networks:], todo[:, self.settings["directions"] :] = False, False

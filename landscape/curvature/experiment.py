@@ -42,24 +42,14 @@ _ERRORS_IN_WARNING = 3
 
 @dataclass
 class CurvatureExperiment(Experiment[CurvatureData]):
-    """The curvature at sets of weights.
-
-    Attributes:
-        weights: by their numbers.
-        attributes: what the file says beside what the experiment knows itself.
-        unit: what the numbers count, such as "epoch".
-        vectors: eigenvectors that were measured and lie in no file, by number.
-    """
-
-    weights: Mapping[int, AlignedState]
+    weights: Mapping[int, AlignedState]  # by their numbers
     settings: CurvatureSettings
-    attributes: Mapping[str, Any]
-    unit: str
-    vectors: dict[int, Eigenvectors] = field(default_factory=dict)
+    attributes: Mapping[str, Any]  # what the file says beside what the experiment knows itself
+    unit: str  # what the numbers count, such as "epoch"
+    vectors: dict[int, Eigenvectors] = field(default_factory=dict)  # those that lie in no file, by number
     trial: str = "making a few products"
 
     def begin(self, stored: Stored[CurvatureData], pool: Pool) -> CurvatureData:
-        """Returns the curvature with its identity and the rows of the file."""
         find_out_how_losses_add_up(pool, self.weights)
         description, settings = pool.description, self.settings
         asked = {

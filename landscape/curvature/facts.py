@@ -32,7 +32,6 @@ _MOST_FAILURES = 10
 
 
 def curvature_text(curvature: CurvatureData) -> str:
-    """Returns what a curvature file holds, one fact to a line."""
     known, unit = curvature.attributes, str(curvature.attributes["unit"])
     matrix = f"{MATRIX_NAMES[known['matrix']]} of the mean loss, {known['weights']} trainable weights"
     found: list[tuple[str, object]] = [
@@ -152,7 +151,6 @@ def curvature_caption(
 
 
 def _ends(known: Any) -> list[tuple[str, int]]:
-    """Returns the outermost eigenvalues that were asked for, in words, and their columns."""
     ends = (("The largest", 0, known["top"]), ("The lowest", known["top"], known["bottom"]))
     return [(name, place) for name, place, count in ends if count]
 

@@ -39,7 +39,6 @@ _OF_SETTINGS = (
 def measure_weights(
     reader: StateReader, callback_fn: Callable[[], Any], path: AnyPath | None, chosen: Mapping[str, Any]
 ) -> Curvature | None:
-    """Measures the curvature at one set of weights; None after a dry run."""
     return _measure(lambda space: {_NUMBER: align(reader, space)}, callback_fn, path, CHECKPOINT, {}, chosen)
 
 
@@ -87,7 +86,6 @@ def _measure(
     attributes: Mapping[str, Any],
     chosen: Mapping[str, Any],
 ) -> Curvature | None:
-    """Returns the curvature at sets of weights, or None after a dry run, which prints a forecast."""
     products = ProductSettings(cast("Matrix", chosen["matrix"]))
     settings = CurvatureSettings(products, **{name: chosen[name] for name in _OF_SETTINGS})
     run, vectors = Run.checked(chosen), dict[int, Eigenvectors]()

@@ -32,13 +32,7 @@ _FEWEST = 3  # that a plane goes through
 
 
 def check_run(run: RunDirectory, callback_fn: Callable[[], Any], chosen: Mapping[str, Any]) -> Diagnosis:
-    """Returns what is wrong with a run or its callback_fn; what goes wrong in the user's code is a finding too.
-
-    Args:
-        run: whose checkpoints are measured.
-        callback_fn: of the user.
-        chosen: ``CheckOptions``, all of them.
-    """
+    """Returns what is wrong with a run or its callback_fn; what goes wrong in the user's code is a finding too."""
     # What was passed wrongly is an error, and no finding.
     if not callable(callback_fn):
         raise wrong_type("callback_fn", "a function without arguments", callback_fn)
@@ -57,8 +51,6 @@ def check_run(run: RunDirectory, callback_fn: Callable[[], Any], chosen: Mapping
 
 
 class _Check:
-    """What is found and known so far."""
-
     def __init__(self, run: RunDirectory, callback_fn: Callable[[], Any], chosen: dict[str, Any]) -> None:
         self._run, self._callback_fn, self._chosen = run, callback_fn, chosen
         self.findings: list[Finding] = []
@@ -66,7 +58,6 @@ class _Check:
         self.compared: Comparison | None = None
 
     def look(self) -> None:
-        """Looks at everything in turn, as far as what was found lets it."""
         run, unit = self._run, self._run.settings.unit
         there = run.present_numbers
         self._numbers = [there[place] for place in evenly_chosen(len(there), _CHECKPOINTS)]
@@ -189,5 +180,4 @@ def _trainable(space: WeightSpace, trained: list[str] | None) -> Iterator[Findin
 
 
 def _samples_of(description: EvaluatorDescription) -> list[Any]:
-    """Returns what tells samples from others."""
     return [identity_of(description, ("samples",)), *map(data_set_json, description.datasets)]

@@ -22,7 +22,6 @@ _MEANINGS = {
 
 
 def run_facts(run: RunDirectory, numbers: Sequence[int]) -> Iterator[Fact]:
-    """Yields which checkpoints there are, and which of them are looked at."""
     unit, there = run.settings.unit, sorted(run.metadata.files)
     yield Fact("run", f"{run.path} has {len(there)} checkpoints; looked at: {unit}s {', '.join(map(str, numbers))}.")
     wanted = tuple(dict.fromkeys(number for interval in run.settings.intervals for number in interval))
@@ -31,7 +30,6 @@ def run_facts(run: RunDirectory, numbers: Sequence[int]) -> Iterator[Fact]:
 
 
 def network_facts(space: WeightSpace, buffers: str) -> Iterator[Fact]:
-    """Yields which tensors a plane moves, which it does not, and which are shared."""
     frozen = [tensor.name for tensor in space.parameters if not tensor.trainable]
     still = f" Frozen, so that no plane moves them: {some_names(frozen)}." if frozen else ""
     yield Fact("network", f"{space.network} has {space.dimension:,} weights that planes move.{still}")
@@ -44,7 +42,6 @@ def network_facts(space: WeightSpace, buffers: str) -> Iterator[Fact]:
 
 
 def sample_facts(measured: MeasuredRun, result: Any) -> Iterator[Fact]:
-    """Yields which samples are read of each data set, and how they count."""
     description, options = measured.description, measured.description.options
     how = "the first in the data set's order" if options.samples == "first" else f"random, seed {options.seed}"
     for place, (name, count) in enumerate(sample_counts(description)):

@@ -57,7 +57,6 @@ class Comparison:
 
     @property
     def misfit(self) -> float:
-        """How far the losses are from those that training logged, on average over the checkpoints."""
         return float(np.mean([abs(row.measured - row.logged) for row in self.trained]))
 
     def mends(self, before: Comparison) -> bool:

@@ -29,30 +29,20 @@ from .logged import MeasuredLoss
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A few checkpoints of a run, measured.
-
-    Attributes:
-        description: of what was measured.
-        losses: by the name of the data set, the main one first, and the checkpoint's number; of a sum, of one sample.
-        weights: how much each sample of the main data set counts in its mean; None where it is a sum, or not known.
-        is_sum: whether the loss is known to be a sum over samples.
-    """
+    """A few checkpoints of a run, measured."""
 
     description: EvaluatorDescription
+    # By the name of the data set, the main one first, and the checkpoint's number; of a sum, of one sample.
     losses: Mapping[str, Mapping[int, MeasuredLoss]]
+    # How much each sample of the main data set counts in its mean; None where it is a sum, or not known.
     weights: Float64[np.ndarray, " samples"] | None
-    is_sum: bool
+    is_sum: bool  # whether the loss is known to be a sum over samples
 
 
 def measure_run(
     callback_fn: Callable[[], Any], states: Mapping[int, AlignedState], chosen: Mapping[str, Any]
 ) -> MeasuredRun:
-    """Measures checkpoints with a pool of its own.
-
-    Raises:
-        NondeterministicLossError: the same weights gave two losses.
-        CallbackFunctionError: a checkpoint cannot be measured.
-    """
+    """Measures with a pool of its own; raises a NondeterministicLossError or CallbackFunctionError where it cannot."""
     with open_workers(callback_fn, {**chosen, "compile": False}, points=len(states)) as pool:
         find_out_how_losses_add_up(pool, states)
         check_determinism(pool.measure_origin(), pool.description.options.precision)
@@ -61,9 +51,8 @@ def measure_run(
         found: dict[Any, dict[str, float]] = {}
         for result in pool.run(tasks):
             if result.values is None:
-                raise CallbackFunctionError(
-                    f"checkpoint {result.key} cannot be measured: {error_message(result.error or '')}"
-                )
+                reason = error_message(result.error or "")
+                raise CallbackFunctionError(f"checkpoint {result.key} cannot be measured: {reason}")
             found[result.key] = result.values
         sums = pool.sample_losses([(0.0,)])
         description = pool.description

@@ -140,7 +140,6 @@ class AxisLabels:
         return label
 
     def _split(self, label: int, outer: int) -> Axis:
-        """Divides a label into an outer one of this length and an inner one."""
         length = self._lengths[label]
         if length % outer:
             raise NoCommonPartsError
@@ -213,7 +212,6 @@ class Operation:
         return [self.labels.labels(axis) for axis in value.axes]
 
     def optional(self, *names: str) -> list[Axes]:
-        """Returns the labels of those of these arguments that are tensors."""
         return [self.axes(name) for name in names if isinstance(self.arguments.get(name), Labelled)]
 
     @property

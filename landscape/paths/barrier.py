@@ -122,7 +122,6 @@ def measure_barrier(
 
 
 def _find_stderr(line: Plane, pool: Pool, data: LandscapeData) -> dict[str, Any]:
-    """Returns the attribute with the barrier's standard error, as far as samples tell it."""
     rise = highest_rise(data)
     at = rise.at if rise.height else rise.nearest
     is_known = math.isfinite(rise.stderr) or math.isfinite(rise.limit)

@@ -14,11 +14,9 @@ from ..caption_sentences import capital
 from ..captions import Caption, multiples_captions
 from ..drawing.canvas import save_figure
 from ..figures.multiples import plot_multiples
-from .end import SHARPNESS
-from .flatness import ALONG, AROUND
-from .gap import GAP
+from .end import ALONG, AROUND, SHARPNESS
 from .measuring import Findings
-from .path import PATH
+from .path import GAP, PATH
 from .recipes import RECIPES
 from .statement import Answer, Statement
 
@@ -92,7 +90,6 @@ def _sentence(item: Statement, *, linked: bool) -> str:
 
 
 def _drawings(findings: Findings) -> dict[str, tuple[Callable[[], Axes], Caption]]:
-    """Returns how each picture is drawn, and its caption."""
     path = findings.path
     planes = ((PATH, path), (AROUND, findings.around))
     found: dict[str, tuple[Callable[[], Axes], Caption]] = {

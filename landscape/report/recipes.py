@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 
-from ..comparison.answers import EFFECT, INCONCLUSIVE, NO_INTERVAL
-from ..comparison.answers import Answer as PairAnswer
+from ..comparison.answers import EFFECT, INCONCLUSIVE, NO_INTERVAL, Answer
 from ..comparison.comparison import Comparison
 from .measuring import Findings
-from .statement import Answer, Number, Statement, Unknown, plus_minus
+from .statement import Found, Number, Statement, Unknown, plus_minus
 
 RECIPES = "recipes"
-_QUESTION = "Which recipe ends flatter?"
 
 
-def answer_recipes(findings: Findings) -> Answer:
+def answer_recipes(findings: Findings) -> Found:
     comparison = findings.comparison
     if comparison is None:
-        return Answer.of(RECIPES, _QUESTION, [Unknown(f"not known: {findings.missing['comparison']}")])
+        return [Unknown(f"not known: {findings.missing['comparison']}")], []
     means = {item.recipe: item.mean for item in comparison.means()}
     radius = comparison.attributes["radius"]
     statements, verdicts = [], []
@@ -37,10 +35,10 @@ def answer_recipes(findings: Findings) -> Answer:
         why = undecided.get(answer.verdict)
         unknown = Unknown(f"not known for {answer.first} and {answer.second}: {why}")
         verdicts.append(answer.verdict if why is None else unknown)
-    return Answer.of(RECIPES, _QUESTION, verdicts, statements)
+    return verdicts, statements
 
 
-def _number(comparison: Comparison, answer: PairAnswer, place: int) -> Number:
+def _number(comparison: Comparison, answer: Answer, place: int) -> Number:
     """Returns the difference of a pair; its formula is a call, as statistics over networks are no single line."""
     call = f"Comparison.load(file).table()[{place}]"
     ends = ("", "") if math.isnan(answer.low) else (f"{call}.low", f"{call}.high")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,10 @@ class Unknown(str):
     """A verdict that says why the answer is not known."""
 
 
+Found: TypeAlias = tuple[list[str], list[Statement]]
+"""The verdicts on a question, and the sentences that they rest on."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a report says to one question.
@@ -95,26 +99,14 @@ class Answer:
     known: bool
     statements: tuple[Statement, ...]
 
-    @classmethod
-    def of(cls, name: str, question: str, verdicts: Iterable[str], statements: Iterable[Statement] = ()) -> Answer:
-        """Returns the answer, which is known where any of its verdicts is."""
-        texts = list(verdicts)
-        known = not all(isinstance(text, Unknown) for text in texts)
-        return cls(name, question, "; ".join(texts), known, tuple(statements))
-
 
 @dataclass(frozen=True)
 class Evidence:
-    """The arrays of a file by their places in it, and how many samples its values are means over.
+    """The arrays of a file by their places in it, and how many samples its values are means over."""
 
-    Attributes:
-        file: its name.
-        arrays: by place.
-        samples: how many samples, by the name of the data set, "" for the main one; None where the file does not say.
-    """
-
-    file: str
-    arrays: Mapping[str, NDArray[Any]]
+    file: str  # its name
+    arrays: Mapping[str, NDArray[Any]]  # by place
+    # How many, by the name of the data set, "" for the main one; None where the file does not say.
     samples: Mapping[str, int | None] = field(default_factory=dict)
 
     @classmethod
