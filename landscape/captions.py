@@ -110,12 +110,12 @@ def write_caption(
 
 
 def difference_caption(
-    first: LandscapeData, second: LandscapeData | str, minus: str | None = None, *, significance: float | None = 2.0,
+    first: LandscapeData, other: LandscapeData | str, minus: str | None = None, *, significance: float | None = 2.0,
     **look: Any,
 ) -> Caption:  # fmt: skip
-    """Returns the caption and the alternative text of what ``plot_difference`` draws of the same arguments."""
+    """Returns what a paper says under ``plot_difference`` with these arguments, and what the picture shows."""
     options: Look = look  # type: ignore[assignment]
-    found = subtract(first, second, minus, options)
+    found = subtract(first, other, minus, options)
     measured = known(found.values, found.status)
     ours, theirs = found.landscapes
     names = tuple(called(item, metric) for item, metric in zip(found.landscapes, found.metrics, strict=True))

@@ -84,6 +84,8 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
     intervals, imported, counts = known.get("intervals"), known.get("imported"), landscape.status_counts.items()
     shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
     versions, nameless = known.get("versions"), "weights without a name, of no known run"
+    unit, main = unit_of(landscape), main_dataset(landscape)
+    drawn = [own_values_text(landscape.checkpoints, name, unit, main) for name in loss_names(landscape)]
     rows: list[tuple[str, object]] = [
         ("file", file),
         ("imported from", _imported(imported) if isinstance(imported, Mapping) else None),
@@ -107,9 +109,9 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
         ("measured in", plan_text(known.get("measurement_plan"))),
         *((name, value_range(values, landscape.status)) for name, values in landscape.metrics.items()),
         ("minima", minima_text(landscape)),
-        ("origin", nameless if landscape.origin.role == ORIGIN else landscape.origin.label(unit_of(landscape))),
+        ("origin", nameless if landscape.origin.role == ORIGIN else landscape.origin.label(unit)),
         *who_is_there(landscape),
-        ("drawn losses", _drawn_losses(landscape)),
+        ("drawn losses", "; ".join(filter(None, drawn))),
         ("explained variance", explained_variance_text(landscape)),
         ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
         (f"largest distance of the path from the {_cut(landscape)}", distance_text(landscape)),
@@ -218,9 +220,10 @@ def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
     for row in found.networks:
         texts = []
         for loss in loss_names(landscape):
+            columns = ((found.metrics, found.status), (found.projected, found.projected_status))
+            both = [(values[loss][row], PointStatus(status[row])) for values, status in columns]
             own, projected = (
-                _measured_text(values[loss][row], PointStatus(int(status[row])))
-                for values, status in ((found.metrics, found.status), (found.projected, found.projected_status))
+                f"{value:.4g}" if status == PointStatus.MEASURED else status.name.lower() for value, status in both
             )
             called = MetricName.read(loss, landscape.metrics).text(main_dataset(landscape))
             texts.append(f"own {called} {own}, on the {_cut(landscape)} {projected}")
@@ -244,18 +247,8 @@ def loss_names(landscape: LandscapeData) -> list[str]:
     return [name for name in names if found is None or (name in found.metrics and name in found.projected)]
 
 
-def _drawn_losses(landscape: LandscapeData) -> str | None:
-    unit, main = unit_of(landscape), main_dataset(landscape)
-    texts = [own_values_text(landscape.checkpoints, name, unit, main) for name in loss_names(landscape)]
-    return "; ".join(text for text in texts if text) or None
-
-
 def _cut(landscape: LandscapeData) -> str:
     return "line" if landscape.y is None else "plane"
-
-
-def _measured_text(value: float, status: PointStatus) -> str:
-    return f"{value:.4g}" if status == PointStatus.MEASURED else status.name.lower()
 
 
 def value_range(values: NDArray[Any], status: NDArray[Any] | None = None) -> str:

@@ -20,7 +20,7 @@ from collectors.shapes import Float64
 from collectors.validation import check_choice
 
 from . import figures
-from .captions import Caption, difference_caption, write_caption
+from .captions import difference_caption, write_caption
 from .facts import one_line
 from .figures import Look
 from .figures.kinds import KINDS, OF_LANDSCAPES, names_of, usual_picture
@@ -194,10 +194,6 @@ class Landscape(ReadOnly, LandscapeData):
             )
         return self.kept_samples[chosen]
 
-    def caption_difference(self, other: LandscapeData | str, minus: str | None = None, **options: Any) -> Caption:
-        """Returns what a paper says under ``plot_difference`` with these arguments; see ``difference_caption``."""
-        return difference_caption(self, other, minus, **options)
-
     def plot(self, kind: str | None = None, *others: LandscapeData, **options: Any) -> Any:
         """Draws a picture of any kind, by the names and with the options of ``landscape plot``.
 
@@ -235,6 +231,7 @@ class Landscape(ReadOnly, LandscapeData):
     plot_merge_tree = figures.plot_merge_tree
     save_animation = figures.save_animation
     caption = write_caption
+    caption_difference = difference_caption
 
     def plot_difference(
         self,
