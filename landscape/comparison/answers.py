@@ -26,10 +26,8 @@ from .statistics import (
     welch,
 )
 
-FEWEST = 3
-"""Networks of a recipe, without which no interval says how well it is known."""
-EFFECT = 0.1
-"""The share of the mean for which it is said how much it would need."""
+FEWEST = 3  # networks of a recipe, without which no interval says how well it is known
+EFFECT = 0.1  # the share of the mean for which it is said how much it would need
 INCONCLUSIVE = "inconclusive"
 NO_INTERVAL = "no interval"
 PAIRED, WELCH, BOOTSTRAP, OF_DIRECTIONS = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from collectors.shapes import Float64
 from collectors.validation import check_choice
 
@@ -86,8 +88,7 @@ class Comparison(ReadOnlyRecord, ComparisonData):
             ValueError: it is unknown.
         """
         rows = rows_of(self, check_choice("recipe", recipe, self.recipes))
-        means: Float64[Any, "networks points"] = curves_of(self)[rows].mean(1)
-        return means
+        return np.asarray(curves_of(self)[rows].mean(1))
 
     def band(self, recipe: str) -> tuple[Float64[Any, " points"], Float64[Any, " points"], Float64[Any, " points"]]:
         """Returns the mean of a recipe's curves over networks and directions, with its interval at each place.

@@ -148,20 +148,18 @@ def rows_of(data: ComparisonData, recipe: str) -> Int64[np.ndarray, " networks"]
     return np.array([row for row, name in enumerate(data.recipe) if name == recipe and row not in out], np.int64)
 
 
+@np.errstate(all="ignore")  # of networks that do not count
 def curves_of(data: ComparisonData) -> Float64[np.ndarray, "n directions points"]:
     """Returns how far the loss rises from each network, along the directions of the last call."""
     losses = data.loss[:, : _wanted(data)]
-    with np.errstate(all="ignore"):  # of networks that do not count
-        rises: Float64[np.ndarray, "n directions points"] = losses - losses[:, :, [len(data.t) // 2]]
-    return rises
+    return np.asarray(losses - losses[:, :, [len(data.t) // 2]])
 
 
+@np.errstate(all="ignore")
 def rises_of(data: ComparisonData) -> Float64[np.ndarray, "n directions"]:
     """Returns the rise at the radius along each line, the mean of its two ends."""
     curves = curves_of(data)
-    with np.errstate(all="ignore"):
-        rises: Float64[np.ndarray, "n directions"] = (curves[:, :, 0] + curves[:, :, -1]) / 2
-    return rises
+    return np.asarray((curves[:, :, 0] + curves[:, :, -1]) / 2)
 
 
 def block_rises_of(data: ComparisonData) -> Float64[np.ndarray, "n directions blocks"]:
@@ -171,23 +169,20 @@ def block_rises_of(data: ComparisonData) -> Float64[np.ndarray, "n directions bl
     return data.block_rise[:, : _wanted(data)]
 
 
+@np.errstate(all="ignore")
 def values_of(data: ComparisonData, measure: str) -> Float64[np.ndarray, " n"]:
     """Returns one of ``MEASURES`` of each network; NaN where it is not measured, or where a rise is not reached."""
     if measure == "trace":
         return data.trace
     middle = len(data.t) // 2
     if measure == "loss":
-        losses: Float64[np.ndarray, " n"] = data.loss[:, 0, middle]
-        return losses
+        return np.asarray(data.loss[:, 0, middle])
     if measure == "radius_of_rise":
-        with np.errstate(all="ignore"):
-            mean = curves_of(data).mean(1)
-            both = (mean[:, middle:] + mean[:, middle::-1]) / 2
+        mean = curves_of(data).mean(1)
+        both = (mean[:, middle:] + mean[:, middle::-1]) / 2
         return np.array([_first_at(data.t[middle:], curve, data.attributes["rise"]) for curve in both])
     rises = rises_of(data)
-    with np.errstate(all="ignore"):
-        numbers: Float64[np.ndarray, " n"] = rises.mean(1) if measure == RISE else rises.max(1)
-    return numbers
+    return np.asarray(rises.mean(1) if measure == RISE else rises.max(1))
 
 
 def _wanted(data: ComparisonData) -> int:

@@ -26,9 +26,7 @@ from .answers import (
 )
 from .data import MEASURES, RISE, ComparisonData, left_out, measure_text, values_of
 
-COMPARISON_SUMMARY_VERSION = 1
-"""Grows when a name of ``comparison_json`` goes or changes its meaning; a new name alone leaves it."""
-
+COMPARISON_SUMMARY_VERSION = 1  # grows as ``SUMMARY_VERSION`` does, for ``comparison_json``
 _MOST = 20
 _WITHOUT_DIRECTIONS = ("loss", "trace")
 

@@ -12,8 +12,7 @@ import numpy as np
 from collectors.shapes import Float64
 
 RESAMPLES = 2000
-POWER = 0.8
-"""With which chance an effect is to be seen, where it is said how much that would need."""
+POWER = 0.8  # with which chance an effect is to be seen, where it is said how much that would need
 _MOST = 3 * 2**18
 
 

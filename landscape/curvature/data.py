@@ -15,8 +15,7 @@ from ..record.hdf5 import CURVATURE
 from ..record.identity import check_identity
 from ..record.record import Record, column
 
-MATRIX_NAMES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix"}
-"""How texts call the matrices."""
+MATRIX_NAMES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix"}  # how texts call the matrices
 _NEEDED = ("matrix", "unit", "top", "bottom", "weights")
 
 

@@ -22,8 +22,7 @@ from ..record.record import Record
 from ..summary_json import as_json
 from .data import MATRIX_NAMES, CurvatureData
 
-CURVATURE_SUMMARY_VERSION = 1
-"""Grows when a name of ``curvature_json`` goes or changes its meaning; a new name alone leaves it."""
+CURVATURE_SUMMARY_VERSION = 1  # grows as ``SUMMARY_VERSION`` does, for ``curvature_json``
 
 Rows: TypeAlias = Sequence[tuple[str, object]]
 _MOST_ROWS = 30

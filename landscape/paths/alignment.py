@@ -29,8 +29,7 @@ from .matching import PermutationGroup, PermutedAxis, match, permuted
 if TYPE_CHECKING:
     from .same_outputs import OutputCheck
 
-TOLERANCE = 1e-5
-"""How much outputs may differ, relative to the largest."""
+TOLERANCE = 1e-5  # how much outputs may differ, relative to the largest
 
 
 @dataclass(frozen=True, eq=False)

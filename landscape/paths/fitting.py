@@ -29,8 +29,7 @@ from ..record.identity import identity_of
 from ..record.run import Run
 from ..record.writer import note_file
 
-KEEP_SECONDS = 5.0
-"""How much of a fitting a kill may cost."""
+KEEP_SECONDS = 5.0  # how much of a fitting a kill may cost
 _FILE = SideFile(
     "path",
     "the path",

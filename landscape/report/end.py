@@ -24,8 +24,7 @@ _AGREEMENT = 0.2
 _WANTED, _FEWEST = 5, 3  # checkpoints, through which a line shows by how much they jitter
 _OF_RANGE = f"{100 * SHARE:g} % of the range of the losses on the path"
 _LITTLE = f"{100 * SHARE:g} % of the largest eigenvalue"
-RADIUS = 0.5
-"""Of the ring on the random plane, in lengths of its directions."""
+RADIUS = 0.5  # of the ring on the random plane, in lengths of its directions
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ from ..record.options import CompareOptions, GridOptions, MeasureOptions, checke
 from ..record.run import Run
 from ..record.workers import given_plan
 
-_CHECKPOINTS = 5
-"""At how many checkpoints the sharpness along the run is measured."""
+_CHECKPOINTS = 5  # at how many checkpoints the sharpness along the run is measured
 _PROBES = 20
 _RISE = 1e-3  # of the loss, to either side along the lowest eigenvector
 DEFAULT_STEM = "report"

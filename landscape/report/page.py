@@ -23,8 +23,7 @@ from .statement import Answer, Statement
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-GENERATOR = "summary-landscape report"
-"""By which a page is recognized as a report."""
+GENERATOR = "summary-landscape report"  # by which a page is recognized as a report
 _DPI = 120
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem;

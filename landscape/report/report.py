@@ -28,8 +28,7 @@ from .path import GAP, PATH, answer_gap, answer_path
 from .recipes import RECIPES, answer_recipes
 from .statement import Answer, Unknown
 
-REPORT_VERSION = 1
-"""Grows when a name of ``Report.to_json`` goes or changes its meaning; a new name alone leaves it."""
+REPORT_VERSION = 1  # grows when a name of ``Report.to_json`` goes or changes its meaning; a new name alone leaves it
 
 
 @dataclass(frozen=True)

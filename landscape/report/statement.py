@@ -20,8 +20,7 @@ from ..grid.landscape_file import checkpoint_columns
 EXACT = "exact but for rounding"
 OVER_SAMPLES = "95 % interval over samples"
 BY_RESIDUAL = "its residual: a true eigenvalue lies within"
-FEWEST = 30
-"""Samples, with fewer of which nothing is concluded from a mean: Student's interval needs about so many."""
+FEWEST = 30  # samples, with fewer of which nothing is concluded from a mean: Student's interval needs about so many
 _SKEWED = 25  # and so many times the square of the skewness, where that is known (Cochran 1977)
 _NARROW = 0.005  # an interval that is narrower than this share of its number is written behind ±
 _NEGLIGIBLE = 1e-5  # a share below which its digits say nothing
@@ -77,8 +76,7 @@ class Unknown(str):
     """A verdict that says why the answer is not known."""
 
 
-Found: TypeAlias = tuple[list[str], list[Statement]]
-"""The verdicts on a question, and the sentences that they rest on."""
+Found: TypeAlias = tuple[list[str], list[Statement]]  # the verdicts on a question, and the sentences that they rest on
 
 
 @dataclass(frozen=True)
