@@ -23,9 +23,8 @@ from ..record.provenance import data_set_json
 from ..record.workers import measurement_options
 from .diagnosis import Diagnosis, Fact, Finding
 from .facts import logged_facts, network_facts, run_facts, sample_facts
-from .logged import Comparison
 from .losses import LossCheck
-from .measuring import MeasuredRun, measure_run, one_device, warnings_as_texts
+from .measuring import Comparison, MeasuredRun, measure_run, one_device, warnings_as_texts
 
 _CHECKPOINTS = 5
 _FEWEST = 3  # that a plane goes through

@@ -12,8 +12,7 @@ from collectors.run_directory.directory import RunDirectory
 from collectors.summary.recorded_values import RecordedTraining
 
 from .diagnosis import Fact
-from .logged import Comparison
-from .measuring import MeasuredRun, sample_counts
+from .measuring import Comparison, MeasuredRun, sample_counts
 
 _MEANINGS = {
     "fixed": "each checkpoint has its own; on a plane they are those of its origin",

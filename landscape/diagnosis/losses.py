@@ -13,8 +13,7 @@ from collectors.weights.aligned import AlignedState
 
 from .diagnosis import Fact, Finding
 from .facts import data_set_of, loss_of, samples_in
-from .logged import Comparison, compare
-from .measuring import MeasuredRun, measure_run
+from .measuring import Comparison, MeasuredRun, compare, measure_run
 from .trials import Trial, trials_of, what_mends
 
 # How far a ratio of losses may be from the number of samples in a batch.
