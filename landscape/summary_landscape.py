@@ -194,7 +194,7 @@ class SummaryLandscape:
         Raises:
             CurvatureError: nothing can be differentiated, or the loss is finite at no checkpoint.
         """
-        from .curvature.measuring import measure_run
+        from .curvature.experiment import measure_run
 
         chosen: dict[str, Any] = with_defaults("SummaryLandscape.gen_curvature", RunCurvatureOptions, options)
         run = RunDirectory(self._path)
