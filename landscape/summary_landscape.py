@@ -106,7 +106,7 @@ class SummaryLandscape:
         Returns:
             The landscapes, each with its ``path``; none after a dry run.
         """
-        chosen: RunOptions = with_defaults("SummaryLandscape.gen_landscapes_with_multi_process", RunOptions, options)
+        chosen = with_defaults("SummaryLandscape.gen_landscapes_with_multi_process", RunOptions, options)
         run = RunDirectory(self._path)
         settings = run.settings.override(collect_landscape)
         if settings.unit != run.settings.unit:
@@ -196,7 +196,7 @@ class SummaryLandscape:
         """
         from .curvature.experiment import measure_run
 
-        chosen: dict[str, Any] = with_defaults("SummaryLandscape.gen_curvature", RunCurvatureOptions, options)
+        chosen = with_defaults("SummaryLandscape.gen_curvature", RunCurvatureOptions, options)
         run = RunDirectory(self._path)
         if chosen["num_samples"] is None:
             chosen["num_samples"] = run.settings.num_samples
@@ -282,7 +282,7 @@ class _Job:
 
 
 def _find_jobs(
-    run: RunDirectory, settings: LandscapeSettings, folder: AnyPath, spanning: Iterable[str], chosen: RunOptions
+    run: RunDirectory, settings: LandscapeSettings, folder: AnyPath, spanning: Iterable[str], chosen: Mapping[str, Any]
 ) -> list[_Job]:
     """Returns what to draw from the checkpoints that exist; warns of missing ones, and raises if nothing is left."""
     unit = settings.unit
@@ -338,7 +338,7 @@ def _check_all_is_drawn(jobs: Sequence[_Job], others: FurtherRuns, directions: s
 
 
 def _plane_of_interval(
-    job: _Job, networks: Sequence[Network], others: FurtherRuns, space: WeightSpace, chosen: RunOptions
+    job: _Job, networks: Sequence[Network], others: FurtherRuns, space: WeightSpace, chosen: Mapping[str, Any]
 ) -> Plane:
     further = others.networks(job.numbers, single=job.single)
     spanning = [network for network in further if network.run is not None and chosen["plane_of"] == "all"]
@@ -348,18 +348,12 @@ def _plane_of_interval(
 
 
 def _plane_around(
-    origin: Network, job: _Job, stored: Stored[LandscapeData], workers: Workers, chosen: RunOptions, whole: Run
+    origin: Network, job: _Job, stored: Stored[LandscapeData], workers: Workers, chosen: Mapping[str, Any], whole: Run
 ) -> Plane:
     """Returns the plane of a result, kept beside its landscape where it goes along eigenvectors."""
     if job.kind == "random":
-        return random_plane_of(
-            origin.weights,
-            workers.space,
-            seed=chosen["seed"],
-            normalization=chosen["normalization"],
-            perturb_one_dimensional=chosen["perturb_one_dimensional"],
-            role=origin.role,
-        )
+        drawn = {name: chosen[name] for name in ("seed", "normalization", "perturb_one_dimensional")}
+        return random_plane_of(origin.weights, workers.space, role=origin.role, **drawn)
     vectors, kept = EigenvectorSettings.of_run(chosen), None if whole.overwrite else job.path
     how = {"progress": whole.progress, "rehearsal": whole.rehearsal}
     plane = plane_along_eigenvectors(workers.pool, origin.weights, vectors, role=origin.role, kept=kept, **how)

@@ -32,7 +32,6 @@ _WITHOUT_DIRECTIONS = ("loss", "trace")
 
 
 def comparison_text(data: ComparisonData) -> str:
-    """Returns what a comparison file holds, one fact to a line, and then its answers."""
     attributes = data.attributes
     lines = (
         f"{attributes['directions']} directions of {len(data.t)} points to radius {attributes['radius']:g}, "
@@ -43,7 +42,6 @@ def comparison_text(data: ComparisonData) -> str:
 
 
 def summary_text(data: ComparisonData, measure: str = RISE) -> str:
-    """Returns what each recipe gives and which one is flatter, with intervals, and what more certainty would need."""
     attributes, means, answers = data.attributes, recipe_means(data, measure), answer_pairs(data, measure)
     count = attributes.get("num_samples")
     over = "all samples" if count is None else f"{count:,} samples"

@@ -117,7 +117,6 @@ class NetworkLines:
             yield from self._along(data, row, chunk, origin, run)
 
     def trace(self, data: ComparisonData, row: int) -> Iterator[Keep]:
-        """Yields the trace of the Hessian where it is asked for and not known from as many lines."""
         settings = self._settings
         if lacks_trace(data, row, settings):
             parameters, buffers = origin_state(self._state, self._pool.description.space)

@@ -28,7 +28,6 @@ from ..planes.directions import random_direction
 from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
 from ..record.identity import eigenvectors_identity, identity_of
-from ..record.options import RunOptions
 from ..record.workers import open_workers
 from ..roles import UNKNOWN, OriginRole, named_origin
 from .data import MATRIX_NAMES
@@ -54,15 +53,11 @@ class EigenvectorSettings:
             )
 
     @classmethod
-    def of_run(cls, options: RunOptions) -> EigenvectorSettings:
+    def of_run(cls, options: Mapping[str, Any]) -> EigenvectorSettings:
         """Returns the settings of a run's options, whether or not it draws eigenvectors."""
         drawn = options["directions"] in MATRICES
-        settings = cls(
-            options["which"],  # type: ignore[arg-type]
-            options["directions"] if drawn else "hessian",
-            options["rise"],
-            seed=options["seed"],
-        )
+        matrix = options["directions"] if drawn else "hessian"
+        settings = cls(options["which"], matrix, options["rise"], seed=options["seed"])
         if not drawn and (settings.which, settings.rise) != (cls.which, cls.rise):
             name = "rise" if settings.which == cls.which else "which"
             raise ValueError(

@@ -23,8 +23,6 @@ _MUCH = 5
 
 @dataclass(frozen=True)
 class LossCheck:
-    """The comparison of a run's losses with those that its training logged."""
-
     callback_fn: Callable[[], Any]
     result: Any  # what it returned
     chosen: Mapping[str, Any]  # the options of the check

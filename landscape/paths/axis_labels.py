@@ -178,9 +178,7 @@ def _is_combined(mixed: _Tensor, axes: Collection[tuple[int, ...]], outer: int, 
 
 @dataclass(frozen=True)
 class Labelled:
-    """A tensor among an operator's arguments, with the labels of each axis."""
-
-    axes: Axes
+    axes: Axes  # of a tensor among an operator's arguments
 
 
 class UnknownOperatorError(Exception):
@@ -227,7 +225,6 @@ class Operation:
         return tensors
 
     def fixed(self, length: int) -> Axis:
-        """Returns a new axis that is never permuted."""
         return self.labels.new_axis(length, fixed=True)
 
     def joined(self, axis: Axis, *names: str) -> Axis:

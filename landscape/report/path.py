@@ -33,12 +33,9 @@ def answer_path(findings: Findings) -> Found:
     shares = evidence.exact("ratio.sum()", ratio="directions/explained_variance_ratio")
     share = f"{100 * shares.value:.3g} %"
     far = int(rows[np.argmax(found.residual[rows])])
-    statements = [
-        _statement(
-            f"The weights of {label[first]} are {{}} away from those of {label[last]}, in Euclidean length.",
-            evidence.exact(f"norm[{first}]", norm="checkpoints/norm"),
-        )
-    ]
+    away = evidence.exact(f"norm[{first}]", norm="checkpoints/norm")
+    text = f"The weights of {label[first]} are {{}} away from those of {label[last]}, in Euclidean length."
+    statements = [_statement(text, away)]
     losses = found.metrics["loss"][[first, last]]
     if np.isfinite(losses).all():
         # Of independent samples; the samples are the same, so that the true interval is usually shorter.
@@ -47,14 +44,11 @@ def answer_path(findings: Findings) -> Found:
         ends = f"{losses[0]:.4g} to {losses[1]:.4g}"
         text = f"From {label[first]} to {label[last]} the loss went from {ends}, a change of {{}}."
         statements.append(_statement(text, change))
-    statements += [
-        _statement(f"The plane holds {share} of the variance of the {len(rows)} checkpoints of the path.", shares),
-        _statement(
-            f"The checkpoint that is furthest from the plane is {label[far]}: {{}} away, in Euclidean length.",
-            evidence.exact(f"residual[{far}]", residual="checkpoints/residual"),
-        ),
-        *_lowest(evidence, landscape),
-    ]
+    text = f"The plane holds {share} of the variance of the {len(rows)} checkpoints of the path."
+    statements.append(_statement(text, shares))
+    text = f"The checkpoint that is furthest from the plane is {label[far]}: {{}} away, in Euclidean length."
+    residual = evidence.exact(f"residual[{far}]", residual="checkpoints/residual")
+    statements += [_statement(text, residual), *_lowest(evidence, landscape)]
     shown = "shows the path" if shares.value >= _SHOWN else "shows a part of the path"
     verdict = f"the plane {shown if shares.value >= _HIDDEN else 'does not show the path'}: it holds {share}"
     return [f"{verdict} of its variance"], statements

@@ -130,7 +130,6 @@ class Evidence:
         return cls(_name(curvature), places, {"": curvature.attributes.get("num_samples")})
 
     def exact(self, formula: str, /, **places: str) -> Number:
-        """Returns a number that has no error but that of rounding."""
         return self.number(formula, kind=EXACT, **places)
 
     def mean(self, formula: str, error: str, /, *datasets: str, **places: str) -> Number:
