@@ -1,4 +1,4 @@
-"""How a training ended: at a minimum, at a saddle or still falling, and how flat it is there."""
+"""How a training ended: at a minimum, at a saddle or still falling, how flat, and which of several recipes flatter."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comparison.answers import EFFECT, INCONCLUSIVE, NO_INTERVAL, Answer
+from ..comparison.comparison import Comparison
 from ..comparison.statistics import Estimate
 from ..curvature.data import CurvatureData
 from ..drawing.texts import unit_of
@@ -16,7 +18,7 @@ from ..grid.data import LandscapeData
 from .measuring import Findings
 from .statement import BY_RESIDUAL, Evidence, Found, Number, Statement, Unknown, percent, plus_minus, too_few
 
-SHARPNESS, AROUND, ALONG = "sharpness", "around", "along"
+SHARPNESS, AROUND, ALONG, RECIPES = "sharpness", "around", "along", "recipes"
 SHARE = 0.01
 """Of the range of the path's losses: less counts as no change. Of the largest eigenvalue: less counts as flat."""
 # A line's second difference and the eigenvalue must agree so well, or the loss is no parabola that far.
@@ -292,3 +294,39 @@ def _ring(around: LandscapeData) -> Number | None:
         end="origin/loss", cosine="directions/cosine",
     )  # fmt: skip
     return number if math.isfinite(number.value) else None
+
+
+def answer_recipes(findings: Findings) -> Found:
+    comparison = findings.comparison
+    if comparison is None:
+        return [Unknown(f"not known: {findings.missing['comparison']}")], []
+    means = {item.recipe: item.mean for item in comparison.means()}
+    radius = comparison.attributes["radius"]
+    statements, verdicts = [], []
+    for place, answer in enumerate(comparison.table()):
+        number = _number(comparison, answer, place)
+        rises = " and ".join(f"{means[name]:.3g} around those of {name}" for name in (answer.first, answer.second))
+        text = (
+            f"To the radius {radius:g} along random lines through the networks, the loss rises on average by {rises}: "
+            f"a difference of {plus_minus(number)}"
+        )
+        reason = f"; {answer.reason.rstrip('.')}" if answer.reason else ""
+        needed = ""
+        if answer.needed is not None:
+            needed = f" A difference of {100 * EFFECT:g} % would show in 4 of 5 cases with {answer.needed} of each."
+        statements.append(Statement(f"{text}{reason}.{needed}", number, RECIPES))
+        undecided = {INCONCLUSIVE: "the interval of the difference holds 0", NO_INTERVAL: answer.reason}
+        why = undecided.get(answer.verdict)
+        unknown = Unknown(f"not known for {answer.first} and {answer.second}: {why}")
+        verdicts.append(answer.verdict if why is None else unknown)
+    return verdicts, statements
+
+
+def _number(comparison: Comparison, answer: Answer, place: int) -> Number:
+    """Returns the difference of a pair; its formula is a call, as statistics over networks are no single line."""
+    call = f"Comparison.load(file).table()[{place}]"
+    ends = ("", "") if math.isnan(answer.low) else (f"{call}.low", f"{call}.high")
+    kind = f"{100 * answer.confidence:.4g} % interval, {answer.method}" if answer.method else answer.reason
+    file = "" if comparison.path is None else comparison.path.name
+    difference = (answer.difference, answer.low, answer.high)
+    return Number(*difference, kind, file, {"loss": "loss"}, f"{call}.difference", *ends)

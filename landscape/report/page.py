@@ -14,10 +14,9 @@ from ..caption_sentences import capital
 from ..captions import Caption, multiples_captions
 from ..drawing.canvas import save_figure
 from ..figures.multiples import plot_multiples
-from .end import ALONG, AROUND, SHARPNESS
+from .end import ALONG, AROUND, RECIPES, SHARPNESS
 from .measuring import Findings
 from .path import GAP, PATH
-from .recipes import RECIPES
 from .statement import Answer, Statement
 
 if TYPE_CHECKING:

@@ -20,12 +20,11 @@ from ..record.checks import PointStatus
 from ..record.options import with_defaults
 from ..replacing import first_bytes
 from ..summary_json import as_json
-from .end import answer_end, answer_flatness
+from .end import RECIPES, answer_end, answer_flatness, answer_recipes
 from .measuring import DEFAULT_STEM, Findings, MeasuresRun, ReportMeasuring
 from .options import ReportOptions
 from .page import GENERATOR, report_html
 from .path import GAP, PATH, answer_gap, answer_path
-from .recipes import RECIPES, answer_recipes
 from .statement import Answer, Unknown
 
 REPORT_VERSION = 1  # grows when a name of ``Report.to_json`` goes or changes its meaning; a new name alone leaves it
