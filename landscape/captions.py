@@ -190,7 +190,6 @@ def profile_caption(landscape: LandscapeData, metrics: Sequence[str], **look: An
 def multiples_captions(
     landscapes: Sequence[LandscapeData], metrics: Sequence[str], kind: str | None = None, **look: Any
 ) -> list[Caption]:
-    """Returns a caption for each of the pictures that ``plot_multiples`` draws side by side, in their order."""
     chosen = kind or usual_kind(landscapes)
     pictures = picture_scales(landscapes, metrics, chosen, look)  # type: ignore[arg-type]
     captions = []

@@ -64,13 +64,11 @@ def comparison_caption(data: ComparisonData) -> Caption:
     known, means, answers = data.attributes, recipe_means(data), answer_pairs(data)
     recipes = ", ".join(f"{item.recipe} ({_networks_text(item)})" for item in means)
     directions = f"{known['directions']} random direction{'' if known['directions'] == 1 else 's'}"
-    with_interval = any(not math.isnan(item.low) for item in means)
+    bands = f"Bands: {100 * known['confidence']:g} % intervals of the mean over networks and directions"
     text = [
         f"Rise of the loss around the networks of {recipes}: the mean over {directions} of each "
         f'(normalization "{known["normalization"]}"), to radius {known["radius"]:g} in lengths of the direction',
-        f"Bands: {100 * known['confidence']:g} % intervals of the mean over networks and directions"
-        if with_interval
-        else "",
+        "" if all(math.isnan(item.low) for item in means) else bands,
         f"Measured on {count_text(known, known.get('num_samples'))}",
     ]
     what = measure_text(data, RISE)

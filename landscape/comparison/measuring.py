@@ -154,12 +154,9 @@ class ComparisonExperiment(Experiment[ComparisonData]):
     ) -> str:
         settings, networks, pending = self.settings, len(self.states), int(todo.sum())
         points = pending * (settings["points"] - 1) + int(todo.any(1).sum())
-        lacking = sum(lacks_trace(record, row, settings) for row in range(networks))
+        points += 2 * settings["trace_lines"] * sum(lacks_trace(record, row, settings) for row in range(networks))
         tasks = f"{networks} networks x {settings['directions']} lines"
-        done = networks * settings["directions"] - pending
-        return forecast_text(
-            tasks, done, points + lacking * 2 * settings["trace_lines"], "point", seconds, pool.workers
-        )
+        return forecast_text(tasks, networks * settings["directions"] - pending, points, "point", seconds, pool.workers)
 
 
 def _reasons(data: ComparisonData) -> str:

@@ -68,13 +68,9 @@ class CurvatureData(Record, kind=CURVATURE, coordinates=("number",), key=("numbe
 
     def joined(self, stored: Self) -> Self:
         """Returns both records' rows; a LandscapeIdentityError where a number means other weights in ``stored``."""
-        both = self.places.keys() & stored.places.keys()
+        both = sorted(self.places.keys() & stored.places.keys())
         before, now = (
-            {
-                f"{record.attributes.get('unit')} {number}": record.sha256[row]
-                for (number,), row in record.places.items()
-                if (number,) in both
-            }
+            {f"{record.attributes.get('unit')} {key[0]}": record.sha256[record.places[key]] for key in both}
             for record in (stored, self)
         )
         check_identity(before, now, str(stored.path), kind=CURVATURE)

@@ -108,7 +108,6 @@ def record_json(record: Record, version: int, found: Mapping[str, Any]) -> dict[
 def curvature_caption(
     curvature: CurvatureData, kind: str = "sharpness", number: int | None = None, learning_rate: Any = None
 ) -> Caption:
-    """Returns caption and alternative text of ``plot_sharpness``, or of ``plot_spectrum`` of one set of weights."""
     check_choice("kind", kind, ("sharpness", "spectrum"))
     known, unit, all_numbers = curvature.attributes, str(curvature.attributes["unit"]), curvature.number
     network = f" of {known['network']}" if known.get("network") else ""

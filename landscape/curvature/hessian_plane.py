@@ -88,7 +88,6 @@ class EigenvectorSettings:
 def find_hessian_plane(
     origin: Weights, callback_fn: Callable[[], Any], name: str | None, kept_beside: object, chosen: Mapping[str, Any]
 ) -> Plane:
-    """Returns the plane along eigenvectors at a set of weights; one along any vectors in a dry run."""
     settings = EigenvectorSettings(**{item.name: chosen[item.name] for item in fields(EigenvectorSettings)})
     role = named_origin(name)
     kept = None if kept_beside is None else check_directory("kept_beside", kept_beside)

@@ -62,7 +62,6 @@ def sample_facts(measured: MeasuredRun, result: Any) -> Iterator[Fact]:
 
 
 def logged_facts(compared: Comparison | None, training: RecordedTraining, unit: str) -> Iterator[Fact]:
-    """Yields what was compared with the losses that training logged, or why nothing was."""
     if not (count := len(training.losses)):
         texts = [
             "none can be read (the run logged none, lies behind a URL, or TensorBoard is missing), so the measured "

@@ -96,7 +96,6 @@ def measure_barrier(
     path: AnyPath | None,
     chosen: Mapping[str, Any],
 ) -> Barrier | None:
-    """Measures the loss from 0 to 1 on a line or a curve, or between two networks; None after a dry run."""
     if line is None:
         callback_fn = callback_fn if isinstance(callback_fn, FirstCall) else FirstCall(callback_fn, chosen)
         line = line_between(*ends, network=callback_fn.space, names=names)

@@ -171,7 +171,6 @@ def _one_step(evidence: Evidence, curvature: CurvatureData) -> Statement:
 
 
 def _bends(bottom: LandscapeData) -> list[_Bend]:
-    """Returns how the losses of each data set's samples bend along a line of three points."""
     if not np.isfinite(bottom.loss).all():
         return []
     evidence, bends = Evidence.of_landscape(bottom), []
