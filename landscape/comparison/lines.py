@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -39,28 +38,22 @@ def line_places(points: int, radius: float) -> Float64[np.ndarray, " points"]:
     return np.concatenate([-half[:0:-1], half])
 
 
-@dataclass
-class MeasuredLine:
-    """What was measured of a line until now."""
-
-    row: int  # of its network
-    direction: int  # its number
-    values: dict[int, Mapping[str, float]]  # by place on the line, the loss and those of the blocks of samples, by name
-    error: str | None = None  # of a point that failed
-
-    def keep(self, data: ComparisonData) -> int:
-        place, last = (self.row, self.direction), len(data.t) - 1
-        if self.error is not None:
-            data.status[place] = PointStatus.FAILED
-            data.errors[f"{data.place_of(self.row)}/direction/{self.direction}"] = self.error
-            return 1
-        data.loss[place] = [self.values[point]["loss"] for point in range(last + 1)]
-        if data.block_size.size:
-            names, ends = block_names(self.values[0]), (self.values[point] for point in (last // 2, 0, last))
-            middle, low, high = (np.array([values[name] for name in names]) for values in ends)
-            data.block_rise[place] = (low + high) / 2 - middle
-        data.status[place] = PointStatus.MEASURED
+def _keep_line(
+    row: int, direction: int, values: Mapping[int, Mapping[str, float]], error: str | None, data: ComparisonData
+) -> int:
+    """Keeps a line's values by place, the loss and those of blocks of samples, or the error of a point that failed."""
+    place, last = (row, direction), len(data.t) - 1
+    if error is not None:
+        data.status[place] = PointStatus.FAILED
+        data.errors[f"{data.place_of(row)}/direction/{direction}"] = error
         return 1
+    data.loss[place] = [values[point]["loss"] for point in range(last + 1)]
+    if data.block_size.size:
+        names, ends = block_names(values[0]), (values[point] for point in (last // 2, 0, last))
+        middle, low, high = (np.array([item[name] for name in names]) for item in ends)
+        data.block_rise[place] = (low + high) / 2 - middle
+    data.status[place] = PointStatus.MEASURED
+    return 1
 
 
 def _keep_trace(row: int, lines: int, trace: Trace, data: ComparisonData) -> int:
@@ -137,7 +130,8 @@ class NetworkLines:
         self, data: ComparisonData, row: int, chunk: Sequence[int], origin: Mapping[str, float], run: Run
     ) -> Iterator[Keep]:
         middle = len(data.t) // 2
-        lines = {number: MeasuredLine(row, number, {middle: origin}) for number in chunk}
+        values: dict[int, dict[int, Mapping[str, float]]] = {number: {middle: origin} for number in chunk}
+        errors: dict[int, str] = {}
         left = dict.fromkeys(chunk, len(data.t) - 1)
         tasks = (
             PointTask((number, point), _at(len(chunk), place, t))
@@ -147,14 +141,13 @@ class NetworkLines:
         )
         for result in self._pool.run(tasks):
             number, point = cast("tuple[int, int]", result.key)
-            line = lines[number]
             if result.values is None:
-                line.error = line.error or result.error or "no traceback"
+                errors.setdefault(number, result.error or "no traceback")
             else:
-                line.values[point] = result.values
+                values[number][point] = result.values
             left[number] -= 1
             if not left[number]:
-                yield line.keep
+                yield functools.partial(_keep_line, row, number, values[number], errors.get(number))
 
 
 def _at(axes: int, place: int, t: float) -> tuple[float, ...]:
