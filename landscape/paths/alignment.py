@@ -27,7 +27,7 @@ from ..replacing import check_no_input, check_replaceable_tensors
 from .matching import PermutationGroup, PermutedAxis, match, permuted
 
 if TYPE_CHECKING:
-    from .same_outputs import OutputCheck
+    from .graph_symmetries import OutputCheck
 
 TOLERANCE = 1e-5  # how much outputs may differ, relative to the largest
 
@@ -142,8 +142,7 @@ def align(
             "the two networks hold equal weights, so that there is nothing to align. Give two different ones."
         )
 
-    from .graph_symmetries import find_groups
-    from .same_outputs import OutputCheck
+    from .graph_symmetries import OutputCheck, find_groups
 
     check = OutputCheck(module, example, moved)
     unknown: tuple[str, ...] = ()
