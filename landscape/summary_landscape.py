@@ -20,6 +20,7 @@ from collectors.run_directory.settings import LandscapeSettings
 from collectors.validation import check_device_ids, wrong_value
 from workers.users_code import warn_user
 
+from .curvature.experiment import measure_run
 from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvectors
 from .diagnosis.options import CheckOptions
 from .errors import LandscapeWriteError
@@ -194,8 +195,6 @@ class SummaryLandscape:
         Raises:
             CurvatureError: nothing can be differentiated, or the loss is finite at no checkpoint.
         """
-        from .curvature.experiment import measure_run
-
         chosen = with_defaults("SummaryLandscape.gen_curvature", RunCurvatureOptions, options)
         run = RunDirectory(self._path)
         if chosen["num_samples"] is None:
