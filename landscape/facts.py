@@ -85,6 +85,8 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
     shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
     versions, nameless = known.get("versions"), "weights without a name, of no known run"
     unit, main = unit_of(landscape), main_dataset(landscape)
+    precision = precision_name(known.get("measurement_plan"))
+    rounding = _ROUNDING.get(precision)
     drawn = [own_values_text(landscape.checkpoints, name, unit, main) for name in loss_names(landscape)]
     rows: list[tuple[str, object]] = [
         ("file", file),
@@ -105,7 +107,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
         ("losses of samples", kept_text(landscape.kept_samples)),
         ("seeds", seeds_text(landscape)),
         ("buffers", known.get("buffers")),
-        ("precision", _precision(known.get("measurement_plan"))),
+        ("precision", rounding and f"{precision}: {rounding}, so small differences between points are rounding"),
         ("measured in", plan_text(known.get("measurement_plan"))),
         *((name, value_range(values, landscape.status)) for name, values in landscape.metrics.items()),
         ("minima", minima_text(landscape)),
@@ -128,12 +130,6 @@ def failures(landscape: LandscapeData, at_most: int) -> list[str]:
     texts = [f"{place}: {error_message(text)}" for place, text in islice(landscape.errors.items(), at_most)]
     left = len(landscape.errors) - at_most
     return [*texts, f"... and {left} more"] if left > 0 else texts
-
-
-def _precision(plan: object) -> str | None:
-    """Returns what a precision that is not full means; None elsewhere."""
-    name = precision_name(plan)
-    return f"{name}: {_ROUNDING[name]}, so small differences between points are rounding" if name in _ROUNDING else None
 
 
 def sampling_text(landscape: LandscapeData) -> str | None:

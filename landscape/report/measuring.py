@@ -33,7 +33,6 @@ _CHECKPOINTS = 5  # at how many checkpoints the sharpness along the run is measu
 _PROBES = 20
 _RISE = 1e-3  # of the loss, to either side along the lowest eigenvector
 DEFAULT_STEM = "report"
-LATE = "the budget ended before it was measured"
 
 
 class MeasuresRun(Protocol):
@@ -123,7 +122,7 @@ class ReportMeasuring:
     def _is_late(self, name: str) -> bool:
         is_late = self.clock.is_late
         if is_late:
-            self.missing[name] = LATE
+            self.missing[name] = "the budget ended before it was measured"
         return is_late
 
     def _plane(self, name: str, budget: float | None, **options: Any) -> Landscape | None:

@@ -133,13 +133,9 @@ class Evidence:
         return self.number(formula, kind=EXACT, **places)
 
     def mean(self, formula: str, error: str, /, *datasets: str, **places: str) -> Number:
-        """Returns a mean over samples, or a difference of such means, with its 95 % interval.
+        """Returns a mean over samples of data sets, or a difference of such means, with its 95 % interval.
 
-        Args:
-            formula: of the value.
-            error: of its standard error; where the file lacks an array of it, there is no interval.
-            *datasets: over whose samples it is a mean; the smallest one gives Student's degrees of freedom.
-            **places: of the arrays, by their names in the formulas.
+        Where the file lacks an array of the error, there is none. The smallest set gives Student's degrees of freedom.
         """
         there = {name: place for name, place in places.items() if place in self.arrays}
         if len(there) < len(places):
