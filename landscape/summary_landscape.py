@@ -354,6 +354,5 @@ def _plane_around(
         drawn = {name: chosen[name] for name in ("seed", "normalization", "perturb_one_dimensional")}
         return random_plane_of(origin.weights, workers.space, role=origin.role, **drawn)
     vectors, kept = EigenvectorSettings.of_run(chosen), None if whole.overwrite else job.path
-    how = {"progress": whole.progress, "rehearsal": whole.rehearsal}
-    plane = plane_along_eigenvectors(workers.pool, origin.weights, vectors, role=origin.role, kept=kept, **how)
+    plane = plane_along_eigenvectors(workers.pool, origin.weights, vectors, whole, role=origin.role, kept=kept)
     return plane if whole.rehearsal else keep_plane(stored, plane, whole)

@@ -52,7 +52,6 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
         return lines if isinstance(lines, Mapping) else {}
 
     def validate(self) -> None:
-        """Checks that shapes, types, values and attributes fit together; the errors are those of ``Record``."""
         super().validate()
         count, points = len(self.recipe), len(self.t)
         for label, texts in (("name", self.name), ("sha256", self.sha256)):

@@ -46,7 +46,6 @@ class CurvatureData(Record, kind=CURVATURE, coordinates=("number",), key=("numbe
         return np.stack([self.trace_low, self.trace_high], axis=1)
 
     def validate(self) -> None:
-        """Checks that shapes, types, values and attributes fit together; the errors are those of ``Record``."""
         super().validate()
         if (self.number[1:] <= self.number[:-1]).any():
             raise ValueError(f"number must be increasing, but got {self.number}.")

@@ -228,7 +228,6 @@ class CurvatureExperiment(Experiment[CurvatureData]):
         return 1
 
     def warn(self, record: CurvatureData, run: Run) -> None:
-        """Warns of rows that failed, and of eigenvalues that are not within the tolerance."""
         counts = record.status_counts
         texts = failures(record)
         more = len(texts) - _ERRORS_IN_WARNING

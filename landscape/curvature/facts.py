@@ -48,7 +48,6 @@ def curvature_text(curvature: CurvatureData) -> str:
 
 
 def record_text(record: Record, about: Rows, found: Rows = (), last: Rows = ()) -> str:
-    """Returns what the file of a record holds, one fact to a line, with those of its kind in between."""
     known, counts = record.attributes, record.status_counts
     rows = [
         ("file", record.path),
@@ -90,7 +89,6 @@ def curvature_json(curvature: CurvatureData) -> dict[str, Any]:
 
 
 def record_json(record: Record, version: int, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what the file of a record holds as JSON values, with what was ``found`` of its kind."""
     facts = {
         "summary_version": version,
         "kind": record.schema.kind.word,

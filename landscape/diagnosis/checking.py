@@ -86,7 +86,6 @@ class _Check:
         self.facts += logged_facts(self.compared, training, unit)
 
     def _states(self, space: WeightSpace) -> dict[int, AlignedState]:
-        """Opens the checkpoints for callback_fn's network, and compares them with each other and with training."""
         states = {number: align(self._run.checkpoint(number, space), space) for number in self._numbers}
         self.findings += _trainable(space, self._run.metadata.network.get("trainable"))
         first, last = self._numbers[0], self._numbers[-1]

@@ -83,18 +83,15 @@ def logged_facts(compared: Comparison | None, training: RecordedTraining, unit: 
 
 
 def data_set_of(result: Any, name: str) -> Any:
-    """Returns a data set of what callback_fn returned by its name; None where that shows none."""
     data = result[2] if isinstance(result, tuple | list) and len(result) == 4 else None
     return data.get(name) if name and isinstance(data, Mapping) else data
 
 
 def loss_of(result: Any) -> Any:
-    """Returns the loss in what callback_fn returned; None where that shows none."""
     return getattr(result[0], "loss_fn", result[0]) if isinstance(result, tuple | list) and len(result) == 4 else None
 
 
 def samples_in(data: Any) -> int | None:
-    """Returns how many samples a data set has; None where it does not say."""
     inner = getattr(data, "dataset", data)  # of a DataLoader
     if isinstance(inner, tuple) and inner:
         inner = inner[0]  # of a pair of arrays

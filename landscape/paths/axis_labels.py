@@ -52,11 +52,9 @@ class AxisLabels:
         return math.prod(self._lengths[label] for label in axis)
 
     def is_free(self, label: int) -> bool:
-        """Returns whether a label, as ``labels`` gave it, may be permuted."""
         return not self._fixed[label]
 
     def fix(self, *axes: Sequence[int]) -> None:
-        """Takes these axes out of every permutation."""
         for axis in axes:
             for label in self.labels(axis):
                 self._fixed[label] = True

@@ -31,8 +31,6 @@ RADIUS = 0.5  # of the ring on the random plane, in lengths of its directions
 
 @dataclass(frozen=True)
 class _Bend:
-    """How the loss bends along the lowest eigenvector, on one data set."""
-
     name: str
     number: Number
     few: str  # why its interval is not to be trusted
@@ -74,7 +72,6 @@ def eigenvalue(evidence: Evidence, place: int, row: int = 0, form: str = "{}", k
 def _stationary(
     findings: Findings, trend: Statement | None, gradient: float, largest: Number, lowest: Number, bends: list[_Bend]
 ) -> str:
-    """Returns the verdict where the loss does not surely fall."""
     scale = _range(findings.path)
     if not math.isfinite(scale):
         return Unknown("not known: the losses on the path do not differ, or were not measured")

@@ -55,7 +55,6 @@ def answer_path(findings: Findings) -> Found:
 
 
 def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
-    """Returns how far the lowest measured point of the plane is below the end."""
     measured = (landscape.status == PointStatus.MEASURED) & np.isfinite(landscape.loss)
     if not measured.any() or not np.isfinite(landscape.origin.metrics["loss"]):
         return []
