@@ -47,7 +47,7 @@ class Landscape(ReadOnly, LandscapeData):
     have the shape (nx,). The methods ``plot_...`` and ``save_animation`` are the functions of ``figures`` of the same
     name, and take the options of ``figures.Look``: metric, levels, scale, colormap, trajectory, clip, theme, style,
     aspect, title, size, camera, topology; ``plot`` draws any kind. ``caption(kind, **look)`` returns what a paper says
-    under such a picture, and what it shows.
+    under such a picture, and what it shows; ``caption_difference`` takes the arguments of ``plot_difference``.
 
     Args:
         data: what was measured.

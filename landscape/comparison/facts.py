@@ -61,6 +61,7 @@ def summary_text(data: ComparisonData, measure: str = RISE) -> str:
 
 
 def comparison_caption(data: ComparisonData) -> Caption:
+    """Returns what a paper says under ``plot``."""
     known, means, answers = data.attributes, recipe_means(data), answer_pairs(data)
     recipes = ", ".join(f"{item.recipe} ({_networks_text(item)})" for item in means)
     directions = f"{known['directions']} random direction{'' if known['directions'] == 1 else 's'}"

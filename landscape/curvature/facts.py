@@ -106,6 +106,7 @@ def record_json(record: Record, version: int, found: Mapping[str, Any]) -> dict[
 def curvature_caption(
     curvature: CurvatureData, kind: str = "sharpness", number: int | None = None, learning_rate: Any = None
 ) -> Caption:
+    """Returns what a paper says under ``plot_sharpness`` or, with "spectrum", under ``plot_spectrum``."""
     check_choice("kind", kind, ("sharpness", "spectrum"))
     known, unit, all_numbers = curvature.attributes, str(curvature.attributes["unit"]), curvature.number
     network = f" of {known['network']}" if known.get("network") else ""
