@@ -37,9 +37,9 @@ _BEYOND = 4.0
 class Curvature(ReadOnlyRecord, CurvatureData):
     """How a loss bends at n sets of weights, such as a run's checkpoints; everything it hands out is read-only.
 
-    Rows are sets of weights, in the order of ``number``. What is not measured, or was not asked for, is NaN. The methods
-    ``plot_sharpness`` and ``plot_spectrum`` are the functions of ``figures``; ``caption(kind, number, learning_rate)``
-    returns what a paper says under them: ``kind`` is "sharpness" or "spectrum".
+    Rows are sets of weights, in the order of ``number``. What is not measured, or was not asked for, is NaN. The
+    methods ``plot_sharpness`` and ``plot_spectrum`` are the functions of ``figures``; ``caption(kind, number)`` returns
+    what a paper says under them: ``kind`` is "sharpness" or "spectrum".
 
     Args:
         data: what was measured.
