@@ -25,10 +25,12 @@ from .facts import one_line
 from .figures import Look
 from .figures.kinds import KINDS, OF_LANDSCAPES, names_of, usual_picture
 from .grid.data import LandscapeData
-from .grid.landscape_file import read_landscape
+from .grid.landscape_file import read_landscape, save_landscape
 from .grid.samples import KeptLosses
+from .grid.value_at import ValueAt, value_at
 from .record.read_only_record import ReadOnly
 from .record.whole_file import path_of
+from .topology.topology import Topology, find_topology
 
 if TYPE_CHECKING:
     import xarray
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 
     from .drawing.camera import CameraChoice
     from .grid.forecast import SurveyReport
-    from .grid.value_at import ValueAt
-    from .topology.topology import Topology
 
 
 class Landscape(ReadOnly, LandscapeData):
@@ -140,8 +140,6 @@ class Landscape(ReadOnly, LandscapeData):
             TypeError: a coordinate is no number.
             ValueError: the place lies outside the grid, or there is not one coordinate for each axis.
         """
-        from .grid.value_at import value_at
-
         return value_at(self, x, y, metric)
 
     def topology(self, metric: str = "loss", persistence: float | None = None) -> Topology:
@@ -165,8 +163,6 @@ class Landscape(ReadOnly, LandscapeData):
 
         Source: Edelsbrunner, Letscher and Zomorodian 2002.
         """
-        from .topology.topology import find_topology
-
         return find_topology(self, metric, persistence)
 
     def samples(self, name: str | None = None) -> KeptLosses:
@@ -287,8 +283,6 @@ class Landscape(ReadOnly, LandscapeData):
             LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
             NotADirectoryError: the file's directory does not exist.
         """
-        from .grid.landscape_file import save_landscape
-
         return save_landscape(path, self, overwrite=overwrite)
 
     def export(

@@ -17,6 +17,7 @@ from workers.pool import Pool
 from workers.pools.first_call import FirstCall
 from workers.users_code import warn_user
 
+from ..figures import Look, plot_barriers
 from ..grid.data import LandscapeData
 from ..grid.differences import BARRIER, ends_of_way, highest_rise
 from ..grid.measuring import Grid, measure_plane
@@ -27,8 +28,6 @@ from ..planes.plane import Plane
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Drawing
-
-    from ..figures import Look
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +80,6 @@ class Barrier:
             ax: where to draw; None makes a figure.
             **look: see ``figures.Look``.
         """
-        from ..figures import plot_barriers
-
         ways = {"straight": self, **(others or {})}
         return plot_barriers({name: way.landscape for name, way in ways.items()}, ax, **look)
 
