@@ -16,16 +16,13 @@ def check_neighbours() -> None:
         origin = None if spec is None else spec.origin
         if origin is None:
             raise ImportError(f"the package {name!r} of summary-landscape is missing; install summary-landscape again.")
-        if Path(origin).resolve() != _HOME / name / "__init__.py" and not _was_sent(origin):
+        # To a cluster Ray takes each package in a folder of its own.
+        was_sent = all(folder.name.startswith("_ray_pkg_") for folder in (Path(origin).parents[1], _HOME))
+        if Path(origin).resolve() != _HOME / name / "__init__.py" and not was_sent:
             raise ImportError(
                 f"{origin} hides the package {name!r} of summary-landscape, because its folder comes first on "
                 "Python's search path. Rename that file, or run from another folder."
             )
-
-
-def _was_sent(origin: str) -> bool:
-    # To a cluster Ray takes each package in a folder of its own.
-    return Path(origin).parents[1].name.startswith("_ray_pkg_") and _HOME.name.startswith("_ray_pkg_")
 
 
 def check_folder(folder: Path) -> None:

@@ -105,8 +105,6 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of a network."""
-
     text: str  # what it is; "{radius}" and "{rise}" stand for the comparison's
     lower: str = "flatter"  # what texts call a recipe for which it is lower
     higher: str = "sharper"

@@ -206,7 +206,6 @@ def _keep_trace(row: int, lines: int, trace: Trace, data: ComparisonData) -> int
 
 
 def _keep_failure(row: int, directions: int, error: str, data: ComparisonData) -> int:
-    """Marks the lines of a network that are not measured, and returns how many these are."""
     wanted = data.status[row, :directions]
     failed = wanted != PointStatus.MEASURED
     wanted[failed] = PointStatus.FAILED
@@ -234,7 +233,6 @@ class NetworkLines:
         self._pool.load(parameters, vectors, buffers, (), [_at(len(directions), 0, settings["radius"])])
 
     def measure(self, data: ComparisonData, row: int, run: Run) -> Iterator[Keep]:
-        """Yields each line that was not measured, as soon as it is whole."""
         settings = self._settings
         wanted = data.status[row, : settings["directions"]]
         todo = np.flatnonzero(wanted != PointStatus.MEASURED).tolist()

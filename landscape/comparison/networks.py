@@ -29,8 +29,6 @@ _LONGEST = 100
 
 @dataclass(frozen=True)
 class Entry:
-    """A network of a recipe."""
-
     recipe: str
     name: str  # by which the recipe's networks are told apart
     label: str  # how an error's text calls it

@@ -43,8 +43,6 @@ class MeasuredLoss:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A few checkpoints of a run, measured."""
-
     description: EvaluatorDescription
     # By the name of the data set, the main one first, and the checkpoint's number; of a sum, of one sample.
     losses: Mapping[str, Mapping[int, MeasuredLoss]]
