@@ -85,6 +85,8 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
     shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
     versions, nameless = known.get("versions"), "weights without a name, of no known run"
     unit, main = unit_of(landscape), main_dataset(landscape)
+    moves = known.get("perturb_one_dimensional") if known.get("decomposition") == "random" else None
+    still = "move too" if moves else "stay where they are"
     precision = precision_name(known.get("measurement_plan"))
     rounding = _ROUNDING.get(precision)
     drawn = [own_values_text(landscape.checkpoints, name, unit, main) for name in loss_names(landscape)]
@@ -95,7 +97,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
         ("landscape", f"{kind_text(landscape)}, {shape} points"),
         ("normalization", known.get("normalization")),
         ("centering", known.get("centering")),
-        ("random directions", directions_text(landscape)),
+        ("random directions", None if moves is None else f"biases and the parameters of normalization layers {still}"),
         ("eigenvectors", eigenvectors_text(landscape)),
         ("points", ", ".join(f"{count} {status.name.lower()}" for status, count in counts if count)),
         ("sampling", sampling_text(landscape)),
@@ -155,21 +157,12 @@ def sampling_text(landscape: LandscapeData) -> str | None:
 
 
 def explained_variance_text(landscape: LandscapeData) -> str | None:
-    """Returns the share of the path's variance along each direction; None where there is no decomposition."""
     ratio = landscape.explained_variance_ratio
     if ratio is None:
         return None
     *shares, total = percentages([*ratio, np.sum(ratio)])
     # Each number is rounded on its own, so the last need not be the sum of the others as they are written.
     return f"{' + '.join(shares)}, {total} in all" if len(shares) > 1 else shares[0]
-
-
-def directions_text(landscape: LandscapeData) -> str | None:
-    """Returns what random directions move; None where there are none, or the file does not say."""
-    moves = landscape.attributes.get("perturb_one_dimensional")
-    if landscape.attributes.get("decomposition") != "random" or moves is None:
-        return None
-    return f"biases and the parameters of normalization layers {'move too' if moves else 'stay where they are'}"
 
 
 def seeds_text(landscape: LandscapeData) -> str | None:

@@ -140,8 +140,6 @@ def bootstrap_difference(
 
 @dataclass(frozen=True)
 class Corrected:
-    """One of several differences, after the correction for their number."""
-
     p_value: float
     differs: bool  # whether it is other than zero at the confidence that was asked for
     confidence: float  # of an interval that holds zero exactly where it does not differ
