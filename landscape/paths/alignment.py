@@ -209,11 +209,9 @@ def _torch_network(network: object, *weights: Weights) -> Any:
 
 
 def _distance(one: State, other: State, space: WeightSpace) -> float:
-    squares = 0.0
-    for info in space.trainable:
-        difference = one[info.name].astype(np.float64) - other[info.name].astype(np.float64)
-        squares += float(np.vdot(difference, difference).real)
-    return math.sqrt(squares)
+    names = [info.name for info in space.trainable]
+    differences = (one[name].astype(np.float64) - other[name].astype(np.float64) for name in names)
+    return math.sqrt(sum(float(np.vdot(difference, difference).real) for difference in differences))
 
 
 def _read_groups(groups: object, space: WeightSpace) -> list[PermutationGroup]:

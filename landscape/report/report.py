@@ -75,7 +75,13 @@ def make_report(
 ) -> Report | None:
     chosen = with_defaults("SummaryLandscape.report", ReportOptions, options)
     page = folder / f"{chosen['name'] or DEFAULT_STEM}.html"
-    _check_page(page)
+    if page.is_dir():
+        raise LandscapeWriteError(f"{page} is a directory, but the page of the report goes there. Give another name=.")
+    there = first_bytes(page, 512)
+    if there and not (begins_as_ours(page.name, there) and GENERATOR.encode() in there):
+        raise LandscapeWriteError(
+            f"{page} is there and is no report; it was left as it is. Move it away, or give another name=."
+        )
     findings = ReportMeasuring(measures, run, callback_fn, folder, chosen).findings(recipes)
     if findings is None:
         return None
@@ -86,17 +92,6 @@ def make_report(
     else:
         write_files({page: text})
     return report
-
-
-def _check_page(page: AnyPath) -> None:
-    """Raises LandscapeWriteError, before anything is measured, where something else than a report has its name."""
-    if page.is_dir():
-        raise LandscapeWriteError(f"{page} is a directory, but the page of the report goes there. Give another name=.")
-    found = first_bytes(page, 512)
-    if found and not (begins_as_ours(page.name, found) and GENERATOR.encode() in found):
-        raise LandscapeWriteError(
-            f"{page} is there and is no report; it was left as it is. Move it away, or give another name=."
-        )
 
 
 _QUESTIONS = {
