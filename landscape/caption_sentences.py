@@ -30,7 +30,6 @@ _CURVES = {"bezier": "Bezier curve", "polygon": "polygon"}
 
 
 def joined(sentences: list[str]) -> str:
-    """Returns sentences as a text; empty ones are left out."""
     return " ".join(f"{text.rstrip('.')}." for text in sentences if text)
 
 
@@ -82,7 +81,6 @@ def where_text(landscape: LandscapeData) -> str:
 
 
 def ends_of(landscape: LandscapeData) -> tuple[str, str]:
-    """Returns the names of the two networks at 0 and 1 of a line or a curve."""
     found = landscape.checkpoints
     names = [] if found is None else [found.name[row] for row in found.networks]
     first, last = names[:2] if len(names) > 1 and all(names[:2]) else ("the first network", "the second")

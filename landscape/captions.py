@@ -73,7 +73,8 @@ def write_caption(
     metric, picture = look.get("metric", "loss"), KINDS["animation" if kind == "orbit" else kind]
     if kind == "barriers":
         ends_of_way(landscape, metric)
-    elif picture.of in ("plane", "line"):
+        return barriers_caption({"": landscape}, **look)
+    if picture.of in ("plane", "line"):
         function = "orbit_frames" if kind == "orbit" else picture.function
         check_dimensions(function, landscape, plane=picture.of == "plane")
     options: Look = look  # type: ignore[assignment]
@@ -82,8 +83,6 @@ def write_caption(
             'kind must be that of a picture of one surface, but "difference" subtracts two; '
             "Landscape.caption_difference describes it."
         )
-    if kind == "barriers":
-        return barriers_caption({"": landscape}, **look)
     if kind == "uncertainty":
         return _uncertainty_caption(landscape, options)
     if kind in _OF_MINIMA:
@@ -92,13 +91,8 @@ def write_caption(
     with_path = look.get("trajectory", True)
     scale = shared_scale(SHARED_KINDS.get(kind, SHARED_KINDS[usual_kind([landscape])]), [landscape], options)
     marked = wanted_topology(landscape, metric, look.get("topology", False))
-    sentences = [
-        _about(name, landscape),
-        *((path_text(landscape), off_plane_text(landscape, metric)) if with_path else ()),
-        points_text(landscape),
-        samples_sentence(landscape, metric),
-        scale_text(scale, _DRAWN.get(kind, "Colours")),
-    ]
+    paths = (path_text(landscape), off_plane_text(landscape, metric)) if with_path else ()
+    sentences = [*_made(name, landscape, metric, *paths), scale_text(scale, _DRAWN.get(kind, "Colours"))]
     alt = [
         f"{_PICTURES[kind]} of {name}{_of(landscape)}",
         range_text(name, values, landscape.status),
@@ -110,12 +104,12 @@ def write_caption(
 
 
 def difference_caption(
-    first: LandscapeData, second: LandscapeData | str, minus: str | None = None, *, significance: float | None = 2.0,
+    first: LandscapeData, other: LandscapeData | str, minus: str | None = None, *, significance: float | None = 2.0,
     **look: Any,
 ) -> Caption:  # fmt: skip
-    """Returns the caption and the alternative text of what ``plot_difference`` draws of the same arguments."""
+    """Returns what a paper says under ``plot_difference`` with these arguments, and what the picture shows."""
     options: Look = look  # type: ignore[assignment]
-    found = subtract(first, second, minus, options)
+    found = subtract(first, other, minus, options)
     measured = known(found.values, found.status)
     ours, theirs = found.landscapes
     names = tuple(called(item, metric) for item, metric in zip(found.landscapes, found.metrics, strict=True))
@@ -196,7 +190,6 @@ def profile_caption(landscape: LandscapeData, metrics: Sequence[str], **look: An
 def multiples_captions(
     landscapes: Sequence[LandscapeData], metrics: Sequence[str], kind: str | None = None, **look: Any
 ) -> list[Caption]:
-    """Returns a caption for each of the pictures that ``plot_multiples`` draws side by side, in their order."""
     chosen = kind or usual_kind(landscapes)
     pictures = picture_scales(landscapes, metrics, chosen, look)  # type: ignore[arg-type]
     captions = []
@@ -216,11 +209,9 @@ def _uncertainty_caption(landscape: LandscapeData, look: Look) -> Caption:
     metric = look.get("metric", "loss")
     maps = uncertainty_metrics(landscape, metric)
     scales = [scale for _, _, scale in picture_scales([landscape], list(maps), "heatmap", {**look, "metric": "loss"})]
+    path = path_text(landscape) if look.get("trajectory", True) else ""
     sentences = [
-        _about(" and ".join(maps.values()), landscape),
-        path_text(landscape) if look.get("trajectory", True) else "",
-        points_text(landscape),
-        samples_sentence(landscape, metric),
+        *_made(" and ".join(maps.values()), landscape, metric, path),
         *(scale_text(scale, f"Colours of the {title}") for title, scale in zip(maps.values(), scales, strict=True)),
     ]
     pictures = "A heat map" if len(maps) == 1 else "Heat maps"
@@ -236,9 +227,7 @@ def _minima_caption(landscape: LandscapeData, kind: str, persistence: float | No
     name, found = called(landscape, metric), find_topology(landscape, metric, persistence)
     least = "twice its error" if persistence is None else f"{persistence:g}"
     sentences = [
-        _about(f"minima of {name}", landscape),
-        points_text(landscape),
-        samples_sentence(landscape, metric),
+        *_made(f"minima of {name}", landscape, metric),
         f"A minimum counts where its barrier is higher than {least}",
         scale_text(topology_scale(found, landscape, look), _DRAWN[kind]) if found.minima else "",
     ]
@@ -255,6 +244,11 @@ def _minima_caption(landscape: LandscapeData, kind: str, persistence: float | No
 def _caption(sentences: list[str], alt: list[str], *landscapes: LandscapeData) -> Caption:
     notes = [capital(note) for note in precision_notes(*landscapes)]
     return Caption(joined([*sentences, *notes]), joined(alt))
+
+
+def _made(what: str, landscape: LandscapeData, metric: str, *paths: str) -> list[str]:
+    """Returns what a picture shows and where it lies, how far the path is from it, and how it was measured."""
+    return [_about(what, landscape), *paths, points_text(landscape), samples_sentence(landscape, metric)]
 
 
 def _about(what: str, landscape: LandscapeData) -> str:

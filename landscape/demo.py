@@ -87,7 +87,6 @@ def train(run_directory: Path) -> float:
 
 
 def run_demo(output: Path) -> list[Landscape]:
-    """Trains, measures, draws and prints; returns the training's and the result's landscape in ``output``."""
     start = time.perf_counter()
     print(f"1. Training a small convolutional network on handwritten digits for {EPOCHS} epochs ...", flush=True)
     held_out = train(output)
@@ -118,7 +117,6 @@ def _seconds(start: float) -> str:
 
 
 def landscape_table(landscapes: Sequence[Landscape]) -> str:
-    """Returns a table of landscapes that were just measured: what they show, and what they cost."""
     rows = [
         ("landscape", "loss range", "explained variance", "largest distance from plane", "points/s", "seconds"),
         *(

@@ -84,6 +84,12 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
     intervals, imported, counts = known.get("intervals"), known.get("imported"), landscape.status_counts.items()
     shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
     versions, nameless = known.get("versions"), "weights without a name, of no known run"
+    unit, main = unit_of(landscape), main_dataset(landscape)
+    moves = known.get("perturb_one_dimensional") if known.get("decomposition") == "random" else None
+    still = "move too" if moves else "stay where they are"
+    precision = precision_name(known.get("measurement_plan"))
+    rounding = _ROUNDING.get(precision)
+    drawn = [own_values_text(landscape.checkpoints, name, unit, main) for name in loss_names(landscape)]
     rows: list[tuple[str, object]] = [
         ("file", file),
         ("imported from", _imported(imported) if isinstance(imported, Mapping) else None),
@@ -91,7 +97,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
         ("landscape", f"{kind_text(landscape)}, {shape} points"),
         ("normalization", known.get("normalization")),
         ("centering", known.get("centering")),
-        ("random directions", directions_text(landscape)),
+        ("random directions", None if moves is None else f"biases and the parameters of normalization layers {still}"),
         ("eigenvectors", eigenvectors_text(landscape)),
         ("points", ", ".join(f"{count} {status.name.lower()}" for status, count in counts if count)),
         ("sampling", sampling_text(landscape)),
@@ -103,13 +109,13 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
         ("losses of samples", kept_text(landscape.kept_samples)),
         ("seeds", seeds_text(landscape)),
         ("buffers", known.get("buffers")),
-        ("precision", _precision(known.get("measurement_plan"))),
+        ("precision", rounding and f"{precision}: {rounding}, so small differences between points are rounding"),
         ("measured in", plan_text(known.get("measurement_plan"))),
         *((name, value_range(values, landscape.status)) for name, values in landscape.metrics.items()),
         ("minima", minima_text(landscape)),
-        ("origin", nameless if landscape.origin.role == ORIGIN else landscape.origin.label(unit_of(landscape))),
+        ("origin", nameless if landscape.origin.role == ORIGIN else landscape.origin.label(unit)),
         *who_is_there(landscape),
-        ("drawn losses", _drawn_losses(landscape)),
+        ("drawn losses", "; ".join(filter(None, drawn))),
         ("explained variance", explained_variance_text(landscape)),
         ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
         (f"largest distance of the path from the {_cut(landscape)}", distance_text(landscape)),
@@ -126,12 +132,6 @@ def failures(landscape: LandscapeData, at_most: int) -> list[str]:
     texts = [f"{place}: {error_message(text)}" for place, text in islice(landscape.errors.items(), at_most)]
     left = len(landscape.errors) - at_most
     return [*texts, f"... and {left} more"] if left > 0 else texts
-
-
-def _precision(plan: object) -> str | None:
-    """Returns what a precision that is not full means; None elsewhere."""
-    name = precision_name(plan)
-    return f"{name}: {_ROUNDING[name]}, so small differences between points are rounding" if name in _ROUNDING else None
 
 
 def sampling_text(landscape: LandscapeData) -> str | None:
@@ -157,21 +157,12 @@ def sampling_text(landscape: LandscapeData) -> str | None:
 
 
 def explained_variance_text(landscape: LandscapeData) -> str | None:
-    """Returns the share of the path's variance along each direction; None where there is no decomposition."""
     ratio = landscape.explained_variance_ratio
     if ratio is None:
         return None
     *shares, total = percentages([*ratio, np.sum(ratio)])
     # Each number is rounded on its own, so the last need not be the sum of the others as they are written.
     return f"{' + '.join(shares)}, {total} in all" if len(shares) > 1 else shares[0]
-
-
-def directions_text(landscape: LandscapeData) -> str | None:
-    """Returns what random directions move; None where there are none, or the file does not say."""
-    moves = landscape.attributes.get("perturb_one_dimensional")
-    if landscape.attributes.get("decomposition") != "random" or moves is None:
-        return None
-    return f"biases and the parameters of normalization layers {'move too' if moves else 'stay where they are'}"
 
 
 def seeds_text(landscape: LandscapeData) -> str | None:
@@ -218,9 +209,10 @@ def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
     for row in found.networks:
         texts = []
         for loss in loss_names(landscape):
+            columns = ((found.metrics, found.status), (found.projected, found.projected_status))
+            both = [(values[loss][row], PointStatus(status[row])) for values, status in columns]
             own, projected = (
-                _measured_text(values[loss][row], PointStatus(int(status[row])))
-                for values, status in ((found.metrics, found.status), (found.projected, found.projected_status))
+                f"{value:.4g}" if status == PointStatus.MEASURED else status.name.lower() for value, status in both
             )
             called = MetricName.read(loss, landscape.metrics).text(main_dataset(landscape))
             texts.append(f"own {called} {own}, on the {_cut(landscape)} {projected}")
@@ -244,18 +236,8 @@ def loss_names(landscape: LandscapeData) -> list[str]:
     return [name for name in names if found is None or (name in found.metrics and name in found.projected)]
 
 
-def _drawn_losses(landscape: LandscapeData) -> str | None:
-    unit, main = unit_of(landscape), main_dataset(landscape)
-    texts = [own_values_text(landscape.checkpoints, name, unit, main) for name in loss_names(landscape)]
-    return "; ".join(text for text in texts if text) or None
-
-
 def _cut(landscape: LandscapeData) -> str:
     return "line" if landscape.y is None else "plane"
-
-
-def _measured_text(value: float, status: PointStatus) -> str:
-    return f"{value:.4g}" if status == PointStatus.MEASURED else status.name.lower()
 
 
 def value_range(values: NDArray[Any], status: NDArray[Any] | None = None) -> str:

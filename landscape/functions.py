@@ -12,6 +12,7 @@ from workers.curvature.probes import Trace
 
 from .comparison.comparison import Comparison
 from .curvature.curvature import Curvature
+from .grid.merging import merge_files
 from .landscape import Landscape
 from .measure import Measure
 from .paths.barrier import Barrier
@@ -140,8 +141,6 @@ def merge(
         NondeterministicLossError: two files have different values for one point.
         LandscapeWriteError: the output is one of the files, is there already, or cannot be written.
     """
-    from .grid.merging import merge_files
-
     return Landscape.load(merge_files(files, output, overwrite=overwrite))
 
 

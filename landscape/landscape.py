@@ -20,15 +20,17 @@ from collectors.shapes import Float64
 from collectors.validation import check_choice
 
 from . import figures
-from .captions import Caption, difference_caption, write_caption
+from .captions import difference_caption, write_caption
 from .facts import one_line
 from .figures import Look
 from .figures.kinds import KINDS, OF_LANDSCAPES, names_of, usual_picture
 from .grid.data import LandscapeData
-from .grid.landscape_file import read_landscape
+from .grid.landscape_file import read_landscape, save_landscape
 from .grid.samples import KeptLosses
+from .grid.value_at import ValueAt, value_at
 from .record.read_only_record import ReadOnly
 from .record.whole_file import path_of
+from .topology.topology import Topology, find_topology
 
 if TYPE_CHECKING:
     import xarray
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 
     from .drawing.camera import CameraChoice
     from .grid.forecast import SurveyReport
-    from .grid.value_at import ValueAt
-    from .topology.topology import Topology
 
 
 class Landscape(ReadOnly, LandscapeData):
@@ -47,7 +47,7 @@ class Landscape(ReadOnly, LandscapeData):
     have the shape (nx,). The methods ``plot_...`` and ``save_animation`` are the functions of ``figures`` of the same
     name, and take the options of ``figures.Look``: metric, levels, scale, colormap, trajectory, clip, theme, style,
     aspect, title, size, camera, topology; ``plot`` draws any kind. ``caption(kind, **look)`` returns what a paper says
-    under such a picture, and what it shows.
+    under such a picture, and what it shows; ``caption_difference`` takes the arguments of ``plot_difference``.
 
     Args:
         data: what was measured.
@@ -140,8 +140,6 @@ class Landscape(ReadOnly, LandscapeData):
             TypeError: a coordinate is no number.
             ValueError: the place lies outside the grid, or there is not one coordinate for each axis.
         """
-        from .grid.value_at import value_at
-
         return value_at(self, x, y, metric)
 
     def topology(self, metric: str = "loss", persistence: float | None = None) -> Topology:
@@ -165,8 +163,6 @@ class Landscape(ReadOnly, LandscapeData):
 
         Source: Edelsbrunner, Letscher and Zomorodian 2002.
         """
-        from .topology.topology import find_topology
-
         return find_topology(self, metric, persistence)
 
     def samples(self, name: str | None = None) -> KeptLosses:
@@ -193,10 +189,6 @@ class Landscape(ReadOnly, LandscapeData):
                 f"no losses of samples of a data set {name!r} were kept; of {list(self.kept_samples)} they were"
             )
         return self.kept_samples[chosen]
-
-    def caption_difference(self, other: LandscapeData | str, minus: str | None = None, **options: Any) -> Caption:
-        """Returns what a paper says under ``plot_difference`` with these arguments; see ``difference_caption``."""
-        return difference_caption(self, other, minus, **options)
 
     def plot(self, kind: str | None = None, *others: LandscapeData, **options: Any) -> Any:
         """Draws a picture of any kind, by the names and with the options of ``landscape plot``.
@@ -235,6 +227,7 @@ class Landscape(ReadOnly, LandscapeData):
     plot_merge_tree = figures.plot_merge_tree
     save_animation = figures.save_animation
     caption = write_caption
+    caption_difference = difference_caption
 
     def plot_difference(
         self,
@@ -290,8 +283,6 @@ class Landscape(ReadOnly, LandscapeData):
             LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
             NotADirectoryError: the file's directory does not exist.
         """
-        from .grid.landscape_file import save_landscape
-
         return save_landscape(path, self, overwrite=overwrite)
 
     def export(

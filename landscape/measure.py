@@ -16,9 +16,9 @@ from workers.curves.curve import CurveShape, FittingSettings
 from .comparison.comparison import Comparison
 from .comparison.measuring import compare_recipes
 from .curvature.curvature import Curvature
+from .curvature.experiment import measure_weights
 from .curvature.hessian_plane import find_hessian_plane
 from .curvature.lines import measure_trace
-from .curvature.measuring import measure_weights
 from .grid.data import LandscapeData
 from .grid.forecast import SurveyReport
 from .grid.measuring import A_PLANE, Grid, measure_plane, measure_points

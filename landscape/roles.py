@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ORIGIN = "origin"
-"""The role of a plane's origin of which nothing else is known: it may be trained or not."""
-NETWORK = "named network"
-"""The role of weights that belong to no run; the user named them."""
-CHECKPOINT = "checkpoint"
-"""The role of a run's weights at an epoch or a step."""
-FINAL_WEIGHTS = "final weights"
-"""The role of the checkpoint with the weights that a run's training ended with."""
+ORIGIN = "origin"  # the role of a plane's origin of which nothing else is known: it may be trained or not
+NETWORK = "named network"  # the role of weights that belong to no run; the user named them
+CHECKPOINT = "checkpoint"  # the role of a run's weights at an epoch or a step
+FINAL_WEIGHTS = "final weights"  # the role of the checkpoint with the weights that a run's training ended with
 ROLES = (ORIGIN, NETWORK, CHECKPOINT, FINAL_WEIGHTS)
 
-NO_RUN = -1
-"""Stands for the run of a network that belongs to none."""
+NO_RUN = -1  # stands for the run of a network that belongs to none
 
 _LONGEST_NAME = 100
 
@@ -30,8 +25,7 @@ class OriginRole:
     number: int | None = None  # of the run's checkpoint; else None
 
 
-UNKNOWN = OriginRole()
-"""Of an origin of which nothing is known."""
+UNKNOWN = OriginRole()  # of an origin of which nothing is known
 
 
 def named_origin(name: object) -> OriginRole:

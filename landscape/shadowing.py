@@ -10,26 +10,19 @@ _NEIGHBOURS = ("collectors", "workers")
 
 
 def check_neighbours() -> None:
-    """Checks that ``collectors`` and ``workers`` are the packages that were installed beside this one.
-
-    Raises:
-        ImportError: a user's file of that name comes first; the text says which.
-    """
+    """Raises an ImportError where a user's file hides ``collectors`` or ``workers`` that were installed beside this."""
     for name in _NEIGHBOURS:
         spec = importlib.util.find_spec(name)
         origin = None if spec is None else spec.origin
         if origin is None:
             raise ImportError(f"the package {name!r} of summary-landscape is missing; install summary-landscape again.")
-        if Path(origin).resolve() != _HOME / name / "__init__.py" and not _was_sent(origin):
+        # To a cluster Ray takes each package in a folder of its own.
+        was_sent = all(folder.name.startswith("_ray_pkg_") for folder in (Path(origin).parents[1], _HOME))
+        if Path(origin).resolve() != _HOME / name / "__init__.py" and not was_sent:
             raise ImportError(
                 f"{origin} hides the package {name!r} of summary-landscape, because its folder comes first on "
                 "Python's search path. Rename that file, or run from another folder."
             )
-
-
-def _was_sent(origin: str) -> bool:
-    # To a cluster Ray takes each package in a folder of its own.
-    return Path(origin).parents[1].name.startswith("_ray_pkg_") and _HOME.name.startswith("_ray_pkg_")
 
 
 def check_folder(folder: Path) -> None:

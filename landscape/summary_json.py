@@ -16,8 +16,7 @@ from .topology.words import topology_json
 
 _OF_ORIGIN = ("x", "y", "status", "metrics", "role", "name", "run", "number")
 _OF_DIRECTIONS = ("explained_variance_ratio", "cosine", "eigenvalues", "residuals")
-SUMMARY_VERSION = 2
-"""Grows when a name of ``summary_json`` goes or changes its meaning; a new name alone leaves it."""
+SUMMARY_VERSION = 2  # grows when a name of ``summary_json`` goes or changes its meaning; a new name alone leaves it
 
 
 def summary_json(landscape: LandscapeData) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from collectors.run_directory.settings import LandscapeSettings
 from collectors.validation import check_device_ids, wrong_value
 from workers.users_code import warn_user
 
+from .curvature.experiment import measure_run
 from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvectors
 from .diagnosis.options import CheckOptions
 from .errors import LandscapeWriteError
@@ -106,7 +107,7 @@ class SummaryLandscape:
         Returns:
             The landscapes, each with its ``path``; none after a dry run.
         """
-        chosen: RunOptions = with_defaults("SummaryLandscape.gen_landscapes_with_multi_process", RunOptions, options)
+        chosen = with_defaults("SummaryLandscape.gen_landscapes_with_multi_process", RunOptions, options)
         run = RunDirectory(self._path)
         settings = run.settings.override(collect_landscape)
         if settings.unit != run.settings.unit:
@@ -194,9 +195,7 @@ class SummaryLandscape:
         Raises:
             CurvatureError: nothing can be differentiated, or the loss is finite at no checkpoint.
         """
-        from .curvature.measuring import measure_run
-
-        chosen: dict[str, Any] = with_defaults("SummaryLandscape.gen_curvature", RunCurvatureOptions, options)
+        chosen = with_defaults("SummaryLandscape.gen_curvature", RunCurvatureOptions, options)
         run = RunDirectory(self._path)
         if chosen["num_samples"] is None:
             chosen["num_samples"] = run.settings.num_samples
@@ -282,7 +281,7 @@ class _Job:
 
 
 def _find_jobs(
-    run: RunDirectory, settings: LandscapeSettings, folder: AnyPath, spanning: Iterable[str], chosen: RunOptions
+    run: RunDirectory, settings: LandscapeSettings, folder: AnyPath, spanning: Iterable[str], chosen: Mapping[str, Any]
 ) -> list[_Job]:
     """Returns what to draw from the checkpoints that exist; warns of missing ones, and raises if nothing is left."""
     unit = settings.unit
@@ -324,7 +323,6 @@ def _find_jobs(
 
 
 def _check_all_is_drawn(jobs: Sequence[_Job], others: FurtherRuns, directions: str) -> None:
-    """Raises a ValueError for further runs or directions of landscapes that are not drawn."""
     kinds = {job.kind for job in jobs}
     if others and "pca" not in kinds:
         raise ValueError(
@@ -339,7 +337,7 @@ def _check_all_is_drawn(jobs: Sequence[_Job], others: FurtherRuns, directions: s
 
 
 def _plane_of_interval(
-    job: _Job, networks: Sequence[Network], others: FurtherRuns, space: WeightSpace, chosen: RunOptions
+    job: _Job, networks: Sequence[Network], others: FurtherRuns, space: WeightSpace, chosen: Mapping[str, Any]
 ) -> Plane:
     further = others.networks(job.numbers, single=job.single)
     spanning = [network for network in further if network.run is not None and chosen["plane_of"] == "all"]
@@ -349,19 +347,12 @@ def _plane_of_interval(
 
 
 def _plane_around(
-    origin: Network, job: _Job, stored: Stored[LandscapeData], workers: Workers, chosen: RunOptions, whole: Run
+    origin: Network, job: _Job, stored: Stored[LandscapeData], workers: Workers, chosen: Mapping[str, Any], whole: Run
 ) -> Plane:
     """Returns the plane of a result, kept beside its landscape where it goes along eigenvectors."""
     if job.kind == "random":
-        return random_plane_of(
-            origin.weights,
-            workers.space,
-            seed=chosen["seed"],
-            normalization=chosen["normalization"],
-            perturb_one_dimensional=chosen["perturb_one_dimensional"],
-            role=origin.role,
-        )
+        drawn = {name: chosen[name] for name in ("seed", "normalization", "perturb_one_dimensional")}
+        return random_plane_of(origin.weights, workers.space, role=origin.role, **drawn)
     vectors, kept = EigenvectorSettings.of_run(chosen), None if whole.overwrite else job.path
-    how = {"progress": whole.progress, "rehearsal": whole.rehearsal}
-    plane = plane_along_eigenvectors(workers.pool, origin.weights, vectors, role=origin.role, kept=kept, **how)
+    plane = plane_along_eigenvectors(workers.pool, origin.weights, vectors, whole, role=origin.role, kept=kept)
     return plane if whole.rehearsal else keep_plane(stored, plane, whole)

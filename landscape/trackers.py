@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import io
 import json
 import os
 import re
@@ -181,7 +182,9 @@ def _picture(landscape: Landscape, look: Look) -> Any:
 
 
 def _write(landscape: Landscape, folder: Path, title: str, look: Look) -> dict[str, Path]:
-    stem = _stem(title)
+    stem = title.rsplit("/", maxsplit=1)[-1]
+    if system.refuses_name(stem):
+        stem = re.sub(r"[^\w-]", "_", f"{stem}_")
     files = {"picture": folder / f"{stem}.png", "landscape": folder / f"{stem}.h5"}
     save_figure(_picture(landscape, look), files["picture"])
     if importlib.util.find_spec("plotly") is not None:
@@ -191,12 +194,6 @@ def _write(landscape: Landscape, folder: Path, title: str, look: Look) -> dict[s
     else:
         landscape.save(files["landscape"])
     return files
-
-
-def _stem(title: str) -> str:
-    """Returns the last part of a title, as far as the system has files of that name."""
-    stem = title.rsplit("/", maxsplit=1)[-1]
-    return re.sub(r"[^\w-]", "_", f"{stem}_") if system.refuses_name(stem) else stem
 
 
 class DrawAtEnd:
@@ -256,20 +253,15 @@ class DrawAtEnd:
         run = SummaryLandscape(run_directory)
         landscapes = run.gen_landscapes_with_multi_process(*self._arguments, **self._options)
         for landscape in landscapes:
-            _save_picture(landscape)
+            assert landscape.path is not None
+            picture = landscape.path.parent / f"{landscape.path.stem}.png"
+            if isinstance(picture, RemotePath):
+                image = io.BytesIO()
+                save_figure(landscape.plot_contour(), image)
+                picture.write_bytes(image.getvalue())
+            else:
+                save_figure(landscape.plot_contour(), picture)
         for landscape in landscapes:
             for log in self._log:
                 log(landscape)
         return landscapes
-
-
-def _save_picture(landscape: Landscape) -> None:
-    assert landscape.path is not None
-    picture = landscape.path.parent / f"{landscape.path.stem}.png"
-    figure = landscape.plot_contour()
-    if isinstance(picture, RemotePath):
-        with tempfile.TemporaryDirectory() as folder:
-            save_figure(figure, Path(folder) / picture.name)
-            picture.upload(Path(folder) / picture.name)
-    else:
-        save_figure(figure, picture)

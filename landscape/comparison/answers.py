@@ -26,10 +26,8 @@ from .statistics import (
     welch,
 )
 
-FEWEST = 3
-"""Networks of a recipe, without which no interval says how well it is known."""
-EFFECT = 0.1
-"""The share of the mean for which it is said how much it would need."""
+FEWEST = 3  # networks of a recipe, without which no interval says how well it is known
+EFFECT = 0.1  # the share of the mean for which it is said how much it would need
 INCONCLUSIVE = "inconclusive"
 NO_INTERVAL = "no interval"
 PAIRED, WELCH, BOOTSTRAP, OF_DIRECTIONS = (
@@ -50,62 +48,38 @@ _ONE_EACH = (
 
 @dataclass(frozen=True)
 class RecipeMean:
-    """What the networks of a recipe give.
-
-    Attributes:
-        recipe: its name.
-        networks: how many count.
-        mean: over them.
-        low: lower end of its interval; NaN for fewer than three.
-        high: its upper end.
-        spread: standard deviation between networks; NaN for fewer than two.
-        direction_spread: of the rise between the directions of one network, the mean over networks.
-        directions_needed: how many would make what directions add to the networks' spread a tenth of it; None where
-            they make most of it.
-    """
+    """What the networks of a recipe give."""
 
     recipe: str
-    networks: int
+    networks: int  # how many count
     mean: float
-    low: float
+    low: float  # lower end of its interval; NaN for fewer than three
     high: float
-    spread: float
-    direction_spread: float
+    spread: float  # standard deviation between networks; NaN for fewer than two
+    direction_spread: float  # of the rise between the directions of one network, the mean over networks
+    # How many would make what directions add to the networks' spread a tenth of it; None where they make most of it.
     directions_needed: int | None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """How two recipes differ in a measure.
-
-    Attributes:
-        first: a recipe.
-        second: another one.
-        measure: one of ``MEASURES``.
-        difference: how much larger it is for the first one.
-        low: lower end of its interval; NaN where there is none.
-        high: its upper end.
-        confidence: of that interval. It is larger than what was asked for where several pairs are looked at, so that it
-            holds 0 exactly where the verdict is "inconclusive".
-        p_value: the chance of such a difference between equal recipes, corrected for the number of pairs (Holm 1979).
-        method: by which the interval was made.
-        verdict: such as "sgd is flatter", or "inconclusive", or "no interval".
-        reason: what must be known beside it, or nothing.
-        needed: how many networks of each (or, for one network of each, directions) would show a difference of a tenth
-            of the mean in four of five cases; None where that is not known.
-    """
+    """How two recipes differ in a measure."""
 
     first: str
     second: str
-    measure: str
-    difference: float
-    low: float
+    measure: str  # one of ``MEASURES``
+    difference: float  # how much larger it is for the first one
+    low: float  # lower end of its interval; NaN where there is none
     high: float
+    # Of that interval: larger than what was asked for where several pairs are looked at, so that it holds 0 exactly
+    # where the verdict is "inconclusive".
     confidence: float
-    p_value: float
-    method: str
-    verdict: str
-    reason: str
+    p_value: float  # the chance of such a difference between equal recipes, corrected for the pairs (Holm 1979)
+    method: str  # by which the interval was made
+    verdict: str  # such as "sgd is flatter", or "inconclusive", or "no interval"
+    reason: str  # what must be known beside it, or nothing
+    # How many networks of each (or, for one network of each, directions) would show a difference of a tenth of the mean
+    # in four of five cases; None where that is not known.
     needed: int | None
 
 
@@ -134,7 +108,6 @@ class Answers(tuple[Answer, ...]):
 
 
 def recipe_means(data: ComparisonData, measure: str = RISE) -> list[RecipeMean]:
-    """Returns what each recipe gives, in the order of the recipes."""
     values, rises, means = values_of(data, measure), rises_of(data), []
     for recipe in data.attributes["recipes"]:
         rows = rows_of(data, recipe)
@@ -151,14 +124,12 @@ def recipe_means(data: ComparisonData, measure: str = RISE) -> list[RecipeMean]:
 def band_of(
     data: ComparisonData, recipe: str
 ) -> tuple[Float64[np.ndarray, " points"], Float64[np.ndarray, " points"], Float64[np.ndarray, " points"]]:
-    """Returns the mean rise of a recipe at each place of the lines, and the ends of its interval."""
-    curves = curves_of(data)[rows_of(data, recipe)]
-    middle = curves.mean((0, 1)) if len(curves) else np.full(len(data.t), np.nan)
+    curves, unknown = curves_of(data)[rows_of(data, recipe)], np.full(len(data.t), np.nan)
+    middle = curves.mean((0, 1)) if len(curves) else unknown
     if len(curves) < FEWEST:
-        return middle, np.full(len(middle), np.nan), np.full(len(middle), np.nan)
+        return middle, unknown, unknown
     ends = [crossed_mean(curves[:, :, place]).interval(data.attributes["confidence"]) for place in range(len(middle))]
-    low, high = np.array(ends).T
-    return middle, low, high
+    return middle, *np.array(ends).T
 
 
 def answer_pairs(data: ComparisonData, measure: str = RISE) -> Answers:
@@ -255,5 +226,4 @@ def _row(answer: Answer) -> tuple[str, ...]:
 
 
 def p_text(value: float) -> str:
-    """Returns a p-value as it is usually written."""
     return "< 0.0001" if value < 0.0001 else f"{value:.2g}"

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from collectors.shapes import Float64
 from collectors.validation import check_choice
 
-from ..captions import Caption
+from .. import figures
 from ..record.read_only_record import ReadOnlyRecord
 from .answers import Answers, RecipeMean, answer_pairs, band_of, recipe_means
 from .data import MEASURES, RISE, ComparisonData, curves_of, left_out, measure_text, rows_of, values_of
 from .facts import comparison_caption, summary_text
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 class Comparison(ReadOnlyRecord, ComparisonData):
     """The loss along the same lines through the networks of several recipes; everything it hands out is read-only.
+
+    The method ``plot`` is ``figures.plot_comparison``; ``caption()`` returns what a paper says under it.
 
     Args:
         data: what was measured.
@@ -86,8 +87,7 @@ class Comparison(ReadOnlyRecord, ComparisonData):
             ValueError: it is unknown.
         """
         rows = rows_of(self, check_choice("recipe", recipe, self.recipes))
-        means: Float64[Any, "networks points"] = curves_of(self)[rows].mean(1)
-        return means
+        return np.asarray(curves_of(self)[rows].mean(1))
 
     def band(self, recipe: str) -> tuple[Float64[Any, " points"], Float64[Any, " points"], Float64[Any, " points"]]:
         """Returns the mean of a recipe's curves over networks and directions, with its interval at each place.
@@ -103,15 +103,8 @@ class Comparison(ReadOnlyRecord, ComparisonData):
         """
         return summary_text(self, check_choice("measure", measure, tuple(MEASURES)))
 
-    def caption(self) -> Caption:
-        """Returns what a paper says under ``plot``."""
-        return comparison_caption(self)
-
-    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws the mean curve of each recipe with the band of its interval; see ``figures.plot_comparison``."""
-        from ..figures.comparison import plot_comparison
-
-        return plot_comparison(self, ax, **options)
+    caption = comparison_caption
+    plot = figures.plot_comparison
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{self.recipe.count(recipe)} of {recipe}" for recipe in self.recipes)

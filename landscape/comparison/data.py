@@ -52,7 +52,6 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
         return lines if isinstance(lines, Mapping) else {}
 
     def validate(self) -> None:
-        """Checks that shapes, types, values and attributes fit together; the errors are those of ``Record``."""
         super().validate()
         count, points = len(self.recipe), len(self.t)
         for label, texts in (("name", self.name), ("sha256", self.sha256)):
@@ -81,7 +80,6 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
             raise ValueError(f"recipes must be those of the networks, but got {attributes['recipes']}.")
 
     def joined(self, stored: Self) -> Self:
-        """Returns both records' networks; a warning names those of the file that were not given."""
         joined = super().joined(stored)
         further = range(len(self.recipe), len(joined.recipe))
         names = list(self.name)
@@ -107,16 +105,8 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of a network.
-
-    Attributes:
-        text: what it is; "{radius}" and "{rise}" stand for the comparison's.
-        lower: what texts call a recipe for which it is lower.
-        higher: what texts call one for which it is higher.
-    """
-
-    text: str
-    lower: str = "flatter"
+    text: str  # what it is; "{radius}" and "{rise}" stand for the comparison's
+    lower: str = "flatter"  # what texts call a recipe for which it is lower
     higher: str = "sharper"
 
 
@@ -134,7 +124,6 @@ def measure_text(data: ComparisonData, measure: str) -> str:
 
 
 def left_out(data: ComparisonData) -> dict[int, str]:
-    """Returns the rows of the networks that do not count, with the reason."""
     reasons = {}
     wanted = _wanted(data)
     for row in range(len(data.recipe)):
@@ -156,20 +145,18 @@ def rows_of(data: ComparisonData, recipe: str) -> Int64[np.ndarray, " networks"]
     return np.array([row for row, name in enumerate(data.recipe) if name == recipe and row not in out], np.int64)
 
 
+@np.errstate(all="ignore")  # of networks that do not count
 def curves_of(data: ComparisonData) -> Float64[np.ndarray, "n directions points"]:
     """Returns how far the loss rises from each network, along the directions of the last call."""
     losses = data.loss[:, : _wanted(data)]
-    with np.errstate(all="ignore"):  # of networks that do not count
-        rises: Float64[np.ndarray, "n directions points"] = losses - losses[:, :, [len(data.t) // 2]]
-    return rises
+    return np.asarray(losses - losses[:, :, [len(data.t) // 2]])
 
 
+@np.errstate(all="ignore")
 def rises_of(data: ComparisonData) -> Float64[np.ndarray, "n directions"]:
     """Returns the rise at the radius along each line, the mean of its two ends."""
     curves = curves_of(data)
-    with np.errstate(all="ignore"):
-        rises: Float64[np.ndarray, "n directions"] = (curves[:, :, 0] + curves[:, :, -1]) / 2
-    return rises
+    return np.asarray((curves[:, :, 0] + curves[:, :, -1]) / 2)
 
 
 def block_rises_of(data: ComparisonData) -> Float64[np.ndarray, "n directions blocks"]:
@@ -179,23 +166,20 @@ def block_rises_of(data: ComparisonData) -> Float64[np.ndarray, "n directions bl
     return data.block_rise[:, : _wanted(data)]
 
 
+@np.errstate(all="ignore")
 def values_of(data: ComparisonData, measure: str) -> Float64[np.ndarray, " n"]:
     """Returns one of ``MEASURES`` of each network; NaN where it is not measured, or where a rise is not reached."""
     if measure == "trace":
         return data.trace
     middle = len(data.t) // 2
     if measure == "loss":
-        losses: Float64[np.ndarray, " n"] = data.loss[:, 0, middle]
-        return losses
+        return np.asarray(data.loss[:, 0, middle])
     if measure == "radius_of_rise":
-        with np.errstate(all="ignore"):
-            mean = curves_of(data).mean(1)
-            both = (mean[:, middle:] + mean[:, middle::-1]) / 2
+        mean = curves_of(data).mean(1)
+        both = (mean[:, middle:] + mean[:, middle::-1]) / 2
         return np.array([_first_at(data.t[middle:], curve, data.attributes["rise"]) for curve in both])
     rises = rises_of(data)
-    with np.errstate(all="ignore"):
-        numbers: Float64[np.ndarray, " n"] = rises.mean(1) if measure == RISE else rises.max(1)
-    return numbers
+    return np.asarray(rises.mean(1) if measure == RISE else rises.max(1))
 
 
 def _wanted(data: ComparisonData) -> int:

@@ -26,15 +26,12 @@ from .answers import (
 )
 from .data import MEASURES, RISE, ComparisonData, left_out, measure_text, values_of
 
-COMPARISON_SUMMARY_VERSION = 1
-"""Grows when a name of ``comparison_json`` goes or changes its meaning; a new name alone leaves it."""
-
+COMPARISON_SUMMARY_VERSION = 1  # grows as ``SUMMARY_VERSION`` does, for ``comparison_json``
 _MOST = 20
 _WITHOUT_DIRECTIONS = ("loss", "trace")
 
 
 def comparison_text(data: ComparisonData) -> str:
-    """Returns what a comparison file holds, one fact to a line, and then its answers."""
     attributes = data.attributes
     lines = (
         f"{attributes['directions']} directions of {len(data.t)} points to radius {attributes['radius']:g}, "
@@ -45,7 +42,6 @@ def comparison_text(data: ComparisonData) -> str:
 
 
 def summary_text(data: ComparisonData, measure: str = RISE) -> str:
-    """Returns what each recipe gives and which one is flatter, with intervals, and what more certainty would need."""
     attributes, means, answers = data.attributes, recipe_means(data, measure), answer_pairs(data, measure)
     count = attributes.get("num_samples")
     over = "all samples" if count is None else f"{count:,} samples"
@@ -65,17 +61,15 @@ def summary_text(data: ComparisonData, measure: str = RISE) -> str:
 
 
 def comparison_caption(data: ComparisonData) -> Caption:
-    """Returns caption and alternative text of ``plot_comparison``."""
+    """Returns what a paper says under ``plot``."""
     known, means, answers = data.attributes, recipe_means(data), answer_pairs(data)
     recipes = ", ".join(f"{item.recipe} ({_networks_text(item)})" for item in means)
     directions = f"{known['directions']} random direction{'' if known['directions'] == 1 else 's'}"
-    with_interval = any(not math.isnan(item.low) for item in means)
+    bands = f"Bands: {100 * known['confidence']:g} % intervals of the mean over networks and directions"
     text = [
         f"Rise of the loss around the networks of {recipes}: the mean over {directions} of each "
         f'(normalization "{known["normalization"]}"), to radius {known["radius"]:g} in lengths of the direction',
-        f"Bands: {100 * known['confidence']:g} % intervals of the mean over networks and directions"
-        if with_interval
-        else "",
+        "" if all(math.isnan(item.low) for item in means) else bands,
         f"Measured on {count_text(known, known.get('num_samples'))}",
     ]
     what = measure_text(data, RISE)

@@ -29,37 +29,20 @@ _LONGEST = 100
 
 @dataclass(frozen=True)
 class Entry:
-    """A network of a recipe.
-
-    Attributes:
-        name: by which the recipe's networks are told apart.
-        label: how an error's text calls it.
-        reader: its weights.
-    """
-
     recipe: str
-    name: str
-    label: str
-    reader: StateReader
+    name: str  # by which the recipe's networks are told apart
+    label: str  # how an error's text calls it
+    reader: StateReader  # of its weights
 
 
 @dataclass(frozen=True)
 class Recipes:
-    """All networks.
-
-    Attributes:
-        names: of the recipes, in order.
-        paired: those of the recipes whose networks have names.
-        entries: the networks, recipe after recipe.
-    """
-
-    names: tuple[str, ...]
-    paired: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    names: tuple[str, ...]  # in order
+    paired: tuple[str, ...]  # those whose networks have names
+    entries: tuple[Entry, ...]  # the networks, recipe after recipe
 
 
 def find_recipes(recipes: object) -> Recipes:
-    """Opens the networks of all recipes, as ``compare`` takes them."""
     if not isinstance(recipes, Mapping):
         raise wrong_type("recipes", _EXPECTED, recipes)
     if len(recipes) < 2:

@@ -12,26 +12,18 @@ import numpy as np
 from collectors.shapes import Float64
 
 RESAMPLES = 2000
-POWER = 0.8
-"""With which chance an effect is to be seen, where it is said how much that would need."""
+POWER = 0.8  # with which chance an effect is to be seen, where it is said how much that would need
 _MOST = 3 * 2**18
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean or a difference, and how well it is known.
-
-    Attributes:
-        value: what is estimated.
-        error: its standard error; NaN where nothing is known of it.
-        degrees: of freedom of that error.
-        floor: variance in it that no number of networks takes away, as that of the directions.
-    """
+    """A mean or a difference, and how well it is known."""
 
     value: float
-    error: float
-    degrees: float
-    floor: float = 0.0
+    error: float  # its standard error; NaN where nothing is known of it
+    degrees: float  # of freedom of that error
+    floor: float = 0.0  # variance in it that no number of networks takes away, as that of the directions
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Returns Student's interval; NaN where nothing is known of the error."""
@@ -148,17 +140,9 @@ def bootstrap_difference(
 
 @dataclass(frozen=True)
 class Corrected:
-    """One of several differences, after the correction for their number.
-
-    Attributes:
-        p_value: corrected.
-        differs: whether it is other than zero at the confidence that was asked for.
-        confidence: of an interval that holds zero exactly where it does not differ.
-    """
-
     p_value: float
-    differs: bool
-    confidence: float
+    differs: bool  # whether it is other than zero at the confidence that was asked for
+    confidence: float  # of an interval that holds zero exactly where it does not differ
 
 
 def holm(p_values: Sequence[float], confidence: float = 0.95) -> list[Corrected]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from collectors.files.remote_path import RemotePath
 from collectors.shapes import Float64
 from collectors.validation import check_float, check_int, wrong_value
 
-from ..captions import Caption
+from .. import figures
 from ..figures.spectrum import curves_of
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_rise, check_which
 from ..planes.from_checkpoints import plane_of_eigenvectors
@@ -28,9 +28,6 @@ from .data import MATRIX_NAMES, CurvatureData
 from .facts import counted, curvature_caption
 from .vectors_file import Eigenvectors, read_vectors, write_vectors
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 # Of the range of the nodes: how wide a node is drawn.
 _SHARE = 0.01
 # Standard deviations beyond the last node that are drawn.
@@ -40,7 +37,9 @@ _BEYOND = 4.0
 class Curvature(ReadOnlyRecord, CurvatureData):
     """How a loss bends at n sets of weights, such as a run's checkpoints; everything it hands out is read-only.
 
-    Rows are sets of weights, in the order of ``number``. What is not measured, or was not asked for, is NaN.
+    Rows are sets of weights, in the order of ``number``. What is not measured, or was not asked for, is NaN. The
+    methods ``plot_sharpness`` and ``plot_spectrum`` are the functions of ``figures``; ``caption(kind, number)`` returns
+    what a paper says under them: ``kind`` is "sharpness" or "spectrum".
 
     Args:
         data: what was measured.
@@ -184,21 +183,9 @@ class Curvature(ReadOnlyRecord, CurvatureData):
         found = int(self.number[row])
         return self._vectors[found] if found in self._vectors else read_vectors(self, row)
 
-    def caption(self, kind: str = "sharpness", number: int | None = None, learning_rate: Any = None) -> Caption:
-        """Returns what a paper says under ``plot_sharpness`` or, with "spectrum", under ``plot_spectrum``."""
-        return curvature_caption(self, kind, number, learning_rate)
-
-    def plot_sharpness(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws the largest eigenvalues and the trace at each set of weights; see ``figures.plot_sharpness``."""
-        from ..figures.sharpness import plot_sharpness
-
-        return plot_sharpness(self, ax, **options)
-
-    def plot_spectrum(self, number: int | None = None, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws the density of the eigenvalues at a set of weights; see ``figures.plot_spectrum``."""
-        from ..figures.spectrum import plot_spectrum
-
-        return plot_spectrum(self, number, ax, **options)
+    caption = curvature_caption
+    plot_sharpness = figures.plot_sharpness
+    plot_spectrum = figures.plot_spectrum
 
     def plane(
         self,

@@ -15,8 +15,7 @@ from ..record.hdf5 import CURVATURE
 from ..record.identity import check_identity
 from ..record.record import Record, column
 
-MATRIX_NAMES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix"}
-"""How texts call the matrices."""
+MATRIX_NAMES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix"}  # how texts call the matrices
 _NEEDED = ("matrix", "unit", "top", "bottom", "weights")
 
 
@@ -47,7 +46,6 @@ class CurvatureData(Record, kind=CURVATURE, coordinates=("number",), key=("numbe
         return np.stack([self.trace_low, self.trace_high], axis=1)
 
     def validate(self) -> None:
-        """Checks that shapes, types, values and attributes fit together; the errors are those of ``Record``."""
         super().validate()
         if (self.number[1:] <= self.number[:-1]).any():
             raise ValueError(f"number must be increasing, but got {self.number}.")
@@ -69,13 +67,9 @@ class CurvatureData(Record, kind=CURVATURE, coordinates=("number",), key=("numbe
 
     def joined(self, stored: Self) -> Self:
         """Returns both records' rows; a LandscapeIdentityError where a number means other weights in ``stored``."""
-        both = self.places.keys() & stored.places.keys()
+        both = sorted(self.places.keys() & stored.places.keys())
         before, now = (
-            {
-                f"{record.attributes.get('unit')} {number}": record.sha256[row]
-                for (number,), row in record.places.items()
-                if (number,) in both
-            }
+            {f"{record.attributes.get('unit')} {key[0]}": record.sha256[record.places[key]] for key in both}
             for record in (stored, self)
         )
         check_identity(before, now, str(stored.path), kind=CURVATURE)

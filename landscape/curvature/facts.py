@@ -22,8 +22,7 @@ from ..record.record import Record
 from ..summary_json import as_json
 from .data import MATRIX_NAMES, CurvatureData
 
-CURVATURE_SUMMARY_VERSION = 1
-"""Grows when a name of ``curvature_json`` goes or changes its meaning; a new name alone leaves it."""
+CURVATURE_SUMMARY_VERSION = 1  # grows as ``SUMMARY_VERSION`` does, for ``curvature_json``
 
 Rows: TypeAlias = Sequence[tuple[str, object]]
 _MOST_ROWS = 30
@@ -32,7 +31,6 @@ _MOST_FAILURES = 10
 
 
 def curvature_text(curvature: CurvatureData) -> str:
-    """Returns what a curvature file holds, one fact to a line."""
     known, unit = curvature.attributes, str(curvature.attributes["unit"])
     matrix = f"{MATRIX_NAMES[known['matrix']]} of the mean loss, {known['weights']} trainable weights"
     found: list[tuple[str, object]] = [
@@ -50,7 +48,6 @@ def curvature_text(curvature: CurvatureData) -> str:
 
 
 def record_text(record: Record, about: Rows, found: Rows = (), last: Rows = ()) -> str:
-    """Returns what the file of a record holds, one fact to a line, with those of its kind in between."""
     known, counts = record.attributes, record.status_counts
     rows = [
         ("file", record.path),
@@ -92,7 +89,6 @@ def curvature_json(curvature: CurvatureData) -> dict[str, Any]:
 
 
 def record_json(record: Record, version: int, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what the file of a record holds as JSON values, with what was ``found`` of its kind."""
     facts = {
         "summary_version": version,
         "kind": record.schema.kind.word,
@@ -110,7 +106,7 @@ def record_json(record: Record, version: int, found: Mapping[str, Any]) -> dict[
 def curvature_caption(
     curvature: CurvatureData, kind: str = "sharpness", number: int | None = None, learning_rate: Any = None
 ) -> Caption:
-    """Returns caption and alternative text of ``plot_sharpness``, or of ``plot_spectrum`` of one set of weights."""
+    """Returns what a paper says under ``plot_sharpness`` or, with "spectrum", under ``plot_spectrum``."""
     check_choice("kind", kind, ("sharpness", "spectrum"))
     known, unit, all_numbers = curvature.attributes, str(curvature.attributes["unit"]), curvature.number
     network = f" of {known['network']}" if known.get("network") else ""
@@ -152,7 +148,6 @@ def curvature_caption(
 
 
 def _ends(known: Any) -> list[tuple[str, int]]:
-    """Returns the outermost eigenvalues that were asked for, in words, and their columns."""
     ends = (("The largest", 0, known["top"]), ("The lowest", known["top"], known["bottom"]))
     return [(name, place) for name, place, count in ends if count]
 

@@ -28,9 +28,9 @@ from ..planes.directions import random_direction
 from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
 from ..record.identity import eigenvectors_identity, identity_of
-from ..record.options import RunOptions
+from ..record.run import Run
 from ..record.workers import open_workers
-from ..roles import UNKNOWN, OriginRole, named_origin
+from ..roles import OriginRole, named_origin
 from .data import MATRIX_NAMES
 from .experiment import curvature_task, find_out_how_losses_add_up
 
@@ -54,15 +54,11 @@ class EigenvectorSettings:
             )
 
     @classmethod
-    def of_run(cls, options: RunOptions) -> EigenvectorSettings:
+    def of_run(cls, options: Mapping[str, Any]) -> EigenvectorSettings:
         """Returns the settings of a run's options, whether or not it draws eigenvectors."""
         drawn = options["directions"] in MATRICES
-        settings = cls(
-            options["which"],  # type: ignore[arg-type]
-            options["directions"] if drawn else "hessian",
-            options["rise"],
-            seed=options["seed"],
-        )
+        matrix = options["directions"] if drawn else "hessian"
+        settings = cls(options["which"], matrix, options["rise"], seed=options["seed"])
         if not drawn and (settings.which, settings.rise) != (cls.which, cls.rise):
             name = "rise" if settings.which == cls.which else "which"
             raise ValueError(
@@ -93,28 +89,19 @@ class EigenvectorSettings:
 def find_hessian_plane(
     origin: Weights, callback_fn: Callable[[], Any], name: str | None, kept_beside: object, chosen: Mapping[str, Any]
 ) -> Plane:
-    """Returns the plane along eigenvectors at a set of weights; one along any vectors in a dry run."""
     settings = EigenvectorSettings(**{item.name: chosen[item.name] for item in fields(EigenvectorSettings)})
     role = named_origin(name)
     kept = None if kept_beside is None else check_directory("kept_beside", kept_beside)
     reader = as_reader("origin", origin)
-    how = {"progress": chosen["progress"], "rehearsal": chosen["dry_run"]}
     # Products run eagerly.
     with open_workers(callback_fn, {**chosen, "compile": False}, rehearsal=chosen["dry_run"]) as pool:
-        return plane_along_eigenvectors(pool, reader, settings, role=role, kept=kept, **how)
+        return plane_along_eigenvectors(pool, reader, settings, Run.checked(chosen), role=role, kept=kept)
 
 
 def plane_along_eigenvectors(
-    pool: Pool,
-    reader: StateReader,
-    settings: EigenvectorSettings,
-    *,
-    role: OriginRole = UNKNOWN,
-    kept: AnyPath | None = None,
-    progress: bool = True,
-    rehearsal: bool = False,
+    pool: Pool, reader: StateReader, settings: EigenvectorSettings, run: Run, *, role: OriginRole, kept: AnyPath | None
 ) -> Plane:
-    """Returns the plane workers find, or that lies beside the landscape ``kept``; a random one for a ``rehearsal``."""
+    """Returns the plane workers find, or that lies beside the landscape ``kept``; a random one for a rehearsal."""
     space = pool.description.space
     state = align(reader, space)
     identity = eigenvectors_identity(
@@ -128,7 +115,7 @@ def plane_along_eigenvectors(
     curvature = AxisCurvature(
         settings.matrix, settings.which, unknown, unknown, pool.description.num_samples, settings.rise
     )
-    if rehearsal:
+    if run.rehearsal:
         vectors = [_any_vector(space, state, index) for index in range(len(settings.which))]
         return plane_of_eigenvectors(state, space, vectors, curvature, identity, role=role)
     asked = settings.measured
@@ -147,7 +134,7 @@ def plane_along_eigenvectors(
             f"the eigenvectors {which} have not converged after {found.products} products: eigenvalues {listed}, "
             f"residuals {_listed(errors)}. Raise max_products, or the tolerance.",
         )
-    if progress:
+    if run.progress:
         text = f"eigenvalues {listed} ({which})"
         print(f"{MATRIX_NAMES[settings.matrix]}: {text}, {found.products} products", file=sys.stderr)  # noqa: T201
     vectors = [found.vectors[row] for row in rows]

@@ -33,7 +33,6 @@ _AGREE = 0.1
 
 
 def measure_trace(weights: Weights, callback_fn: Callable[[], Any], lines: int, chosen: Mapping[str, Any]) -> Trace:
-    """Estimates the trace of the Hessian at a set of weights, with workers of its own."""
     check_int("lines", lines, minimum=1)
     reader = as_reader("weights", weights)
     with open_workers(callback_fn, chosen, points=2 * lines) as pool:
@@ -46,7 +45,6 @@ def measure_trace(weights: Weights, callback_fn: Callable[[], Any], lines: int, 
 def find_trace_by_lines(
     pool: Pool, parameters: State, buffers: State | None, lines: int, *, seed: int = 0, confidence: float = 0.95
 ) -> Trace:
-    """Returns the trace at a set of weights, as ``trace_by_lines`` estimates it."""
     probe = _Lines(pool, parameters, buffers, seed)
     step = probe.find_step(min(_PILOTS, lines))
     return Trace.of(probe.second_differences(range(lines), step), confidence=confidence)

@@ -28,22 +28,15 @@ _EIGENVECTORS = SideFile(
 
 @dataclass(frozen=True, eq=False)
 class Eigenvectors:
-    """Eigenvectors of a loss's curvature, with the weights at which they were found.
-
-    Attributes:
-        space: the network.
-        state: all parameters and buffers, by name.
-        directions: the vectors in the order of the eigenvalues, each of length one: name to array for each trainable
-            parameter.
-    """
+    """Eigenvectors of a loss's curvature, with the weights at which they were found."""
 
     space: WeightSpace
-    state: State
+    state: State  # all parameters and buffers, by name
+    # In the order of the eigenvalues, each of length one: name to array for each trainable parameter.
     directions: tuple[dict[str, NDArray[Any]], ...]
 
     @property
     def weights(self) -> AlignedState:
-        """The weights, as planes read them."""
         return align(MemoryState(self.state, "the weights of the eigenvectors"), self.space)
 
     def flat(self, row: int) -> Vector:

@@ -23,22 +23,15 @@ from ..record.provenance import data_set_json
 from ..record.workers import measurement_options
 from .diagnosis import Diagnosis, Fact, Finding
 from .facts import logged_facts, network_facts, run_facts, sample_facts
-from .logged import Comparison
 from .losses import LossCheck
-from .measuring import MeasuredRun, measure_run, one_device, warnings_as_texts
+from .measuring import Comparison, MeasuredRun, measure_run, one_device, warnings_as_texts
 
 _CHECKPOINTS = 5
 _FEWEST = 3  # that a plane goes through
 
 
 def check_run(run: RunDirectory, callback_fn: Callable[[], Any], chosen: Mapping[str, Any]) -> Diagnosis:
-    """Returns what is wrong with a run or its callback_fn; what goes wrong in the user's code is a finding too.
-
-    Args:
-        run: whose checkpoints are measured.
-        callback_fn: of the user.
-        chosen: ``CheckOptions``, all of them.
-    """
+    """Returns what is wrong with a run or its callback_fn; what goes wrong in the user's code is a finding too."""
     # What was passed wrongly is an error, and no finding.
     if not callable(callback_fn):
         raise wrong_type("callback_fn", "a function without arguments", callback_fn)
@@ -57,8 +50,6 @@ def check_run(run: RunDirectory, callback_fn: Callable[[], Any], chosen: Mapping
 
 
 class _Check:
-    """What is found and known so far."""
-
     def __init__(self, run: RunDirectory, callback_fn: Callable[[], Any], chosen: dict[str, Any]) -> None:
         self._run, self._callback_fn, self._chosen = run, callback_fn, chosen
         self.findings: list[Finding] = []
@@ -66,7 +57,6 @@ class _Check:
         self.compared: Comparison | None = None
 
     def look(self) -> None:
-        """Looks at everything in turn, as far as what was found lets it."""
         run, unit = self._run, self._run.settings.unit
         there = run.present_numbers
         self._numbers = [there[place] for place in evenly_chosen(len(there), _CHECKPOINTS)]
@@ -96,7 +86,6 @@ class _Check:
         self.facts += logged_facts(self.compared, training, unit)
 
     def _states(self, space: WeightSpace) -> dict[int, AlignedState]:
-        """Opens the checkpoints for callback_fn's network, and compares them with each other and with training."""
         states = {number: align(self._run.checkpoint(number, space), space) for number in self._numbers}
         self.findings += _trainable(space, self._run.metadata.network.get("trainable"))
         first, last = self._numbers[0], self._numbers[-1]
@@ -189,5 +178,4 @@ def _trainable(space: WeightSpace, trained: list[str] | None) -> Iterator[Findin
 
 
 def _samples_of(description: EvaluatorDescription) -> list[Any]:
-    """Returns what tells samples from others."""
     return [identity_of(description, ("samples",)), *map(data_set_json, description.datasets)]

@@ -124,6 +124,5 @@ class Diagnosis:
 
 
 def _wrapped(mark: str, text: str) -> str:
-    """Returns lines of a width that people can read, with a mark before the first one."""
     lines = [textwrap.wrap(line, _WIDTH - len(mark), **WHOLE_WORDS) or [""] for line in text.splitlines()]
     return mark + f"\n{' ' * len(mark)}".join(line for part in lines for line in part)

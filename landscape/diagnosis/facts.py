@@ -12,8 +12,7 @@ from collectors.run_directory.directory import RunDirectory
 from collectors.summary.recorded_values import RecordedTraining
 
 from .diagnosis import Fact
-from .logged import Comparison
-from .measuring import MeasuredRun, sample_counts
+from .measuring import Comparison, MeasuredRun, sample_counts
 
 _MEANINGS = {
     "fixed": "each checkpoint has its own; on a plane they are those of its origin",
@@ -22,7 +21,6 @@ _MEANINGS = {
 
 
 def run_facts(run: RunDirectory, numbers: Sequence[int]) -> Iterator[Fact]:
-    """Yields which checkpoints there are, and which of them are looked at."""
     unit, there = run.settings.unit, sorted(run.metadata.files)
     yield Fact("run", f"{run.path} has {len(there)} checkpoints; looked at: {unit}s {', '.join(map(str, numbers))}.")
     wanted = tuple(dict.fromkeys(number for interval in run.settings.intervals for number in interval))
@@ -31,7 +29,6 @@ def run_facts(run: RunDirectory, numbers: Sequence[int]) -> Iterator[Fact]:
 
 
 def network_facts(space: WeightSpace, buffers: str) -> Iterator[Fact]:
-    """Yields which tensors a plane moves, which it does not, and which are shared."""
     frozen = [tensor.name for tensor in space.parameters if not tensor.trainable]
     still = f" Frozen, so that no plane moves them: {some_names(frozen)}." if frozen else ""
     yield Fact("network", f"{space.network} has {space.dimension:,} weights that planes move.{still}")
@@ -44,7 +41,6 @@ def network_facts(space: WeightSpace, buffers: str) -> Iterator[Fact]:
 
 
 def sample_facts(measured: MeasuredRun, result: Any) -> Iterator[Fact]:
-    """Yields which samples are read of each data set, and how they count."""
     description, options = measured.description, measured.description.options
     how = "the first in the data set's order" if options.samples == "first" else f"random, seed {options.seed}"
     for place, (name, count) in enumerate(sample_counts(description)):
@@ -66,7 +62,6 @@ def sample_facts(measured: MeasuredRun, result: Any) -> Iterator[Fact]:
 
 
 def logged_facts(compared: Comparison | None, training: RecordedTraining, unit: str) -> Iterator[Fact]:
-    """Yields what was compared with the losses that training logged, or why nothing was."""
     if not (count := len(training.losses)):
         texts = [
             "none can be read (the run logged none, lies behind a URL, or TensorBoard is missing), so the measured "
@@ -88,18 +83,15 @@ def logged_facts(compared: Comparison | None, training: RecordedTraining, unit: 
 
 
 def data_set_of(result: Any, name: str) -> Any:
-    """Returns a data set of what callback_fn returned by its name; None where that shows none."""
     data = result[2] if isinstance(result, tuple | list) and len(result) == 4 else None
     return data.get(name) if name and isinstance(data, Mapping) else data
 
 
 def loss_of(result: Any) -> Any:
-    """Returns the loss in what callback_fn returned; None where that shows none."""
     return getattr(result[0], "loss_fn", result[0]) if isinstance(result, tuple | list) and len(result) == 4 else None
 
 
 def samples_in(data: Any) -> int | None:
-    """Returns how many samples a data set has; None where it does not say."""
     inner = getattr(data, "dataset", data)  # of a DataLoader
     if isinstance(inner, tuple) and inner:
         inner = inner[0]  # of a pair of arrays

@@ -13,8 +13,7 @@ from collectors.weights.aligned import AlignedState
 
 from .diagnosis import Fact, Finding
 from .facts import data_set_of, loss_of, samples_in
-from .logged import Comparison, compare
-from .measuring import MeasuredRun, measure_run
+from .measuring import Comparison, MeasuredRun, compare, measure_run
 from .trials import Trial, trials_of, what_mends
 
 # How far a ratio of losses may be from the number of samples in a batch.
@@ -24,8 +23,6 @@ _MUCH = 5
 
 @dataclass(frozen=True)
 class LossCheck:
-    """The comparison of a run's losses with those that its training logged."""
-
     callback_fn: Callable[[], Any]
     result: Any  # what it returned
     chosen: Mapping[str, Any]  # the options of the check
@@ -38,12 +35,8 @@ class LossCheck:
         return self.metadata.settings.unit
 
     def compare(self, measured: MeasuredRun, factor: float | None = None) -> Comparison | None:
-        """Returns the comparison of the data set that fits, or of the main one; None where nothing can be compared.
-
-        Args:
-            measured: the losses.
-            factor: how many times as large as a sample's loss a batch's is; None: as callback_fn's loss has it.
-        """
+        """Returns the comparison of the data set that fits, or of the main one; None where nothing can be compared."""
+        # The factor says how many times as large as a sample's loss a batch's is; None: as callback_fn's loss has it.
         steps_of = 1 if self.unit == "step" else self.metadata.step_per_epoch
         batch = self.training.batch_size
         if steps_of is None or (measured.is_sum and batch is None):
@@ -55,7 +48,6 @@ class LossCheck:
         return next((item for item in found if item.fits), found[0])
 
     def findings(self, measured: MeasuredRun, found: Comparison) -> list[Finding]:
-        """Returns what is wrong; it measures in other ways where that may tell."""
         if not found.decides:
             return []
         if not found.fits and (of_scale := self._scale(measured, found)) is not None:
@@ -136,7 +128,6 @@ class LossCheck:
         return Finding(about, seen, f"{expected}.", remedy)
 
     def _scale(self, measured: MeasuredRun, found: Comparison) -> Finding | None:
-        """Returns a finding where one loss is a sum over samples and the other one a mean."""
         batch, row = self.training.batch_size or 1, found.rows[-1]
         here, there = (float(batch), 1.0) if measured.is_sum else (1.0, float(batch))
         ratios = [row.measured / row.logged for row in found.trained if row.logged > 0 and row.measured > 0]

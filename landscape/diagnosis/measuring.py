@@ -1,4 +1,4 @@
-"""Measures a few checkpoints of a run with callback_fn, as a landscape of it would be measured."""
+"""Measures a few checkpoints of a run as a landscape of it would be, and compares them with what training logged."""
 
 from __future__ import annotations
 
@@ -24,35 +24,37 @@ from workers.pools.open_pool import where_it_runs
 from ..curvature.experiment import find_out_how_losses_add_up, openers
 from ..errors import error_message
 from ..record.workers import open_workers
-from .logged import MeasuredLoss
+from .diagnosis import ComparedLoss
+
+# Around a checkpoint, a sixth of the logged losses: further away the weights are others.
+_FEWEST, _MOST, _SHARE = 3, 16, 6
+# Of one comparison; several must agree. Few batches know little of their own spread, which Student's t allows for.
+_CONFIDENCE = 0.998
+# Of the loss, and of how far it fell in the whole training: running statistics of BatchNorm alone make so much.
+_OF_LOSS, _OF_FALL = 0.25, 0.02
+_LEFT = 0.3
+
+
+@dataclass(frozen=True)
+class MeasuredLoss:
+    mean: float  # of a sum, that of one sample
+    stderr: float  # NaN where samples have no losses of their own
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A few checkpoints of a run, measured.
-
-    Attributes:
-        description: of what was measured.
-        losses: by the name of the data set, the main one first, and the checkpoint's number; of a sum, of one sample.
-        weights: how much each sample of the main data set counts in its mean; None where it is a sum, or not known.
-        is_sum: whether the loss is known to be a sum over samples.
-    """
-
     description: EvaluatorDescription
+    # By the name of the data set, the main one first, and the checkpoint's number; of a sum, of one sample.
     losses: Mapping[str, Mapping[int, MeasuredLoss]]
+    # How much each sample of the main data set counts in its mean; None where it is a sum, or not known.
     weights: Float64[np.ndarray, " samples"] | None
-    is_sum: bool
+    is_sum: bool  # whether the loss is known to be a sum over samples
 
 
 def measure_run(
     callback_fn: Callable[[], Any], states: Mapping[int, AlignedState], chosen: Mapping[str, Any]
 ) -> MeasuredRun:
-    """Measures checkpoints with a pool of its own.
-
-    Raises:
-        NondeterministicLossError: the same weights gave two losses.
-        CallbackFunctionError: a checkpoint cannot be measured.
-    """
+    """Measures with a pool of its own; raises a NondeterministicLossError or CallbackFunctionError where it cannot."""
     with open_workers(callback_fn, {**chosen, "compile": False}, points=len(states)) as pool:
         find_out_how_losses_add_up(pool, states)
         check_determinism(pool.measure_origin(), pool.description.options.precision)
@@ -61,9 +63,8 @@ def measure_run(
         found: dict[Any, dict[str, float]] = {}
         for result in pool.run(tasks):
             if result.values is None:
-                raise CallbackFunctionError(
-                    f"checkpoint {result.key} cannot be measured: {error_message(result.error or '')}"
-                )
+                reason = error_message(result.error or "")
+                raise CallbackFunctionError(f"checkpoint {result.key} cannot be measured: {reason}")
             found[result.key] = result.values
         sums = pool.sample_losses([(0.0,)])
         description = pool.description
@@ -101,3 +102,82 @@ def sample_counts(description: EvaluatorDescription) -> list[tuple[str, int]]:
 def _loss(values: Mapping[str, float], data_set: str, parts: int) -> MeasuredLoss:
     names = [str(MetricName(quantity, dataset=data_set)) for quantity in ("loss", "loss_stderr")]
     return MeasuredLoss(*(values.get(name, math.nan) / parts for name in names))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The checkpoints of a run whose losses could be compared, in order."""
+
+    rows: tuple[ComparedLoss, ...]
+    first: int  # number of the network before training, which tells least; -1 where none is
+
+    @property
+    def trained(self) -> tuple[ComparedLoss, ...]:
+        return tuple(row for row in self.rows if row.number != self.first)
+
+    @property
+    def decides(self) -> bool:
+        """Whether there are enough rows to tell one loss from another."""
+        return len(self.trained) >= 2
+
+    @property
+    def is_higher(self) -> bool:
+        """Whether the last loss and at least half of all are higher than what was logged."""
+        return self._most([row.is_higher for row in self.trained]) and self.rows[-1].is_higher
+
+    @property
+    def is_lower(self) -> bool:
+        """Whether at least half of the losses are lower than what was logged; near zero, none is lower for sure."""
+        return self._most([row.is_lower for row in self.trained])
+
+    @property
+    def fits(self) -> bool:
+        return self.decides and not (self.is_higher or self.is_lower)
+
+    @property
+    def misfit(self) -> float:
+        return float(np.mean([abs(row.measured - row.logged) for row in self.trained]))
+
+    def mends(self, before: Comparison) -> bool:
+        """Whether the losses fit, and by more than an inch."""
+        return self.fits and self.misfit <= _LEFT * before.misfit
+
+    @property
+    def does_not_fall(self) -> bool:
+        """Whether the measured loss stays about where it was, while what was logged fell to its half."""
+        first, last = self.rows[0], self.rows[-1]
+        return last.measured > 0.9 * first.measured and last.logged < 0.5 * first.logged
+
+    def _most(self, verdicts: list[bool]) -> bool:
+        return sum(verdicts) >= max(2, len(verdicts) / 2)
+
+
+def compare(
+    losses: Mapping[int, MeasuredLoss], steps: Mapping[int, int], logged: Mapping[int, float], factor: float = 1.0
+) -> Comparison:
+    """Compares losses with those that training logged; ``factor`` times the loss of a sample is that of a batch."""
+    from scipy import stats
+
+    first = min((number for number in losses if steps[number] == 0), default=-1)
+    known = {step: loss for step, loss in logged.items() if math.isfinite(loss)}
+    if len(known) < _FEWEST:
+        return Comparison((), first)
+    # The loss of a step is computed with the weights that the step before left.
+    places, values = np.array(list(known), np.float64) - 1, np.array(list(known.values()), np.float64)
+    count = min(max(len(known) // _SHARE, _FEWEST), _MOST)
+    fall = float(np.ptp(values))
+    of_batches, of_samples = stats.t.ppf(_CONFIDENCE, count - 1), stats.norm.ppf(_CONFIDENCE)
+    rows = []
+    for number, loss in losses.items():
+        if not math.isfinite(loss.mean):
+            continue
+        around = values[np.argsort(np.abs(places - steps[number]), kind="stable")[:count]]
+        mean, spread = float(around.mean()), float(around.std(ddof=1))
+        # Where samples have no losses of their own, the batches' spread stands for the error of the measured one.
+        error = spread if math.isnan(loss.stderr) else factor * loss.stderr
+        noise = math.hypot(of_batches * spread / math.sqrt(count), of_samples * error)
+        # Between two logged steps the weights may go to where a batch has another loss by chance.
+        allowed = max(noise, spread, _OF_LOSS * abs(mean)) + _OF_FALL * fall
+        ends = float(around.min()), float(around.max())
+        rows.append(ComparedLoss(number, factor * loss.mean, factor * loss.stderr, mean, allowed, *ends, count))
+    return Comparison(tuple(rows), first)

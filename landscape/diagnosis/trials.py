@@ -23,30 +23,16 @@ _Scaling = Callable[[Any], tuple[float, float]]  # of inputs, to what becomes 0 
 
 @dataclass(frozen=True)
 class Trial(Finding):
-    """Another way to measure, and what is wrong if the losses then are those that training logged.
+    """Another way to measure, and what is wrong, as the end of a sentence, if the losses then are the logged ones."""
 
-    Attributes:
-        seen: ends the sentence.
-        callback_fn: the user's, changed.
-        options: those that are changed.
-    """
-
-    callback_fn: Callable[[], Any]
-    options: Mapping[str, Any] = field(default_factory=dict)
+    callback_fn: Callable[[], Any]  # the user's, changed
+    options: Mapping[str, Any] = field(default_factory=dict)  # those that are changed
 
 
 def trials_of(
     callback_fn: Callable[[], Any], result: Any, space: WeightSpace, chosen: Mapping[str, Any], *, is_part: bool
 ) -> Iterator[Trial]:
-    """Yields ways to measure that may mend what differs.
-
-    Args:
-        callback_fn: of the user.
-        result: what it returned.
-        space: its network's.
-        chosen: the options of the check.
-        is_part: whether only a part of the data set is read.
-    """
+    """Yields ways to measure that may mend what differs; ``result`` is what callback_fn returned."""
     if is_part and chosen["samples"] == "first":
         yield Trial(
             "samples",

@@ -27,10 +27,9 @@ from ..replacing import check_no_input, check_replaceable_tensors
 from .matching import PermutationGroup, PermutedAxis, match, permuted
 
 if TYPE_CHECKING:
-    from .same_outputs import OutputCheck
+    from .graph_symmetries import OutputCheck
 
-TOLERANCE = 1e-5
-"""How much outputs may differ, relative to the largest."""
+TOLERANCE = 1e-5  # how much outputs may differ, relative to the largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +142,7 @@ def align(
             "the two networks hold equal weights, so that there is nothing to align. Give two different ones."
         )
 
-    from .graph_symmetries import find_groups
-    from .same_outputs import OutputCheck
+    from .graph_symmetries import OutputCheck, find_groups
 
     check = OutputCheck(module, example, moved)
     unknown: tuple[str, ...] = ()
@@ -211,11 +209,9 @@ def _torch_network(network: object, *weights: Weights) -> Any:
 
 
 def _distance(one: State, other: State, space: WeightSpace) -> float:
-    squares = 0.0
-    for info in space.trainable:
-        difference = one[info.name].astype(np.float64) - other[info.name].astype(np.float64)
-        squares += float(np.vdot(difference, difference).real)
-    return math.sqrt(squares)
+    names = [info.name for info in space.trainable]
+    differences = (one[name].astype(np.float64) - other[name].astype(np.float64) for name in names)
+    return math.sqrt(sum(float(np.vdot(difference, difference).real) for difference in differences))
 
 
 def _read_groups(groups: object, space: WeightSpace) -> list[PermutationGroup]:

@@ -52,11 +52,9 @@ class AxisLabels:
         return math.prod(self._lengths[label] for label in axis)
 
     def is_free(self, label: int) -> bool:
-        """Returns whether a label, as ``labels`` gave it, may be permuted."""
         return not self._fixed[label]
 
     def fix(self, *axes: Sequence[int]) -> None:
-        """Takes these axes out of every permutation."""
         for axis in axes:
             for label in self.labels(axis):
                 self._fixed[label] = True
@@ -140,7 +138,6 @@ class AxisLabels:
         return label
 
     def _split(self, label: int, outer: int) -> Axis:
-        """Divides a label into an outer one of this length and an inner one."""
         length = self._lengths[label]
         if length % outer:
             raise NoCommonPartsError
@@ -179,9 +176,7 @@ def _is_combined(mixed: _Tensor, axes: Collection[tuple[int, ...]], outer: int, 
 
 @dataclass(frozen=True)
 class Labelled:
-    """A tensor among an operator's arguments, with the labels of each axis."""
-
-    axes: Axes
+    axes: Axes  # of a tensor among an operator's arguments
 
 
 class UnknownOperatorError(Exception):
@@ -213,7 +208,6 @@ class Operation:
         return [self.labels.labels(axis) for axis in value.axes]
 
     def optional(self, *names: str) -> list[Axes]:
-        """Returns the labels of those of these arguments that are tensors."""
         return [self.axes(name) for name in names if isinstance(self.arguments.get(name), Labelled)]
 
     @property
@@ -229,7 +223,6 @@ class Operation:
         return tensors
 
     def fixed(self, length: int) -> Axis:
-        """Returns a new axis that is never permuted."""
         return self.labels.new_axis(length, fixed=True)
 
     def joined(self, axis: Axis, *names: str) -> Axis:

@@ -17,6 +17,7 @@ from workers.pool import Pool
 from workers.pools.first_call import FirstCall
 from workers.users_code import warn_user
 
+from ..figures import Look, plot_barriers
 from ..grid.data import LandscapeData
 from ..grid.differences import BARRIER, ends_of_way, highest_rise
 from ..grid.measuring import Grid, measure_plane
@@ -27,8 +28,6 @@ from ..planes.plane import Plane
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Drawing
-
-    from ..figures import Look
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +80,6 @@ class Barrier:
             ax: where to draw; None makes a figure.
             **look: see ``figures.Look``.
         """
-        from ..figures import plot_barriers
-
         ways = {"straight": self, **(others or {})}
         return plot_barriers({name: way.landscape for name, way in ways.items()}, ax, **look)
 
@@ -96,7 +93,6 @@ def measure_barrier(
     path: AnyPath | None,
     chosen: Mapping[str, Any],
 ) -> Barrier | None:
-    """Measures the loss from 0 to 1 on a line or a curve, or between two networks; None after a dry run."""
     if line is None:
         callback_fn = callback_fn if isinstance(callback_fn, FirstCall) else FirstCall(callback_fn, chosen)
         line = line_between(*ends, network=callback_fn.space, names=names)
@@ -122,7 +118,6 @@ def measure_barrier(
 
 
 def _find_stderr(line: Plane, pool: Pool, data: LandscapeData) -> dict[str, Any]:
-    """Returns the attribute with the barrier's standard error, as far as samples tell it."""
     rise = highest_rise(data)
     at = rise.at if rise.height else rise.nearest
     is_known = math.isfinite(rise.stderr) or math.isfinite(rise.limit)

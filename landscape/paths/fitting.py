@@ -29,8 +29,7 @@ from ..record.identity import identity_of
 from ..record.run import Run
 from ..record.writer import note_file
 
-KEEP_SECONDS = 5.0
-"""How much of a fitting a kill may cost."""
+KEEP_SECONDS = 5.0  # how much of a fitting a kill may cost
 _FILE = SideFile(
     "path",
     "the path",
@@ -91,7 +90,6 @@ def curve_beside(landscape: AnyPath) -> AnyPath:
 
 
 def write_curve(path: AnyPath, curve: FittedCurve) -> None:
-    """Writes a curve, fitted or not; a curve that is there is replaced."""
     _FILE.write(path, *_contents_of(curve))
     note_file(path)
 
@@ -151,8 +149,6 @@ def _curve_of(file: CheckpointFile) -> FittedCurve:
 
 @dataclass(eq=False)
 class CurveExperiment(Experiment[FittedCurve]):
-    """The fitting of a curve between the ends of a line."""
-
     line: Plane  # of which the curve keeps the ends
     settings: FittingSettings
     unit: str = "step"

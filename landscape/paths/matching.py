@@ -94,7 +94,6 @@ class PermutationGroup:
 
     @property
     def moved(self) -> int:
-        """How many entries do not stay where they are."""
         return int((self.permutation != np.arange(self.size)).sum())
 
     def permuted_by(self, permutation: NDArray[Any]) -> PermutationGroup:

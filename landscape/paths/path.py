@@ -234,7 +234,6 @@ def fit_curve(
     path: AnyPath | None,
     chosen: Mapping[str, Any],
 ) -> Path | None:
-    """Fits a curve between two networks; None after a dry run."""
     run = Run.checked(chosen)
 
     def experiments(workers: Workers) -> list[CurveExperiment]:

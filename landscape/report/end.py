@@ -1,36 +1,36 @@
-"""Whether a training ended at a minimum or at a saddle, or whether its loss was still falling."""
+"""How a training ended: at a minimum, at a saddle or still falling, how flat, and which of several recipes flatter."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comparison.answers import EFFECT, INCONCLUSIVE, NO_INTERVAL, Answer
+from ..comparison.comparison import Comparison
 from ..comparison.statistics import Estimate
 from ..curvature.data import CurvatureData
 from ..drawing.texts import unit_of
 from ..grid.data import LandscapeData
 from .measuring import Findings
-from .statement import BY_RESIDUAL, Answer, Evidence, Number, Statement, Unknown, percent, plus_minus, too_few
+from .statement import BY_RESIDUAL, Evidence, Found, Number, Statement, Unknown, percent, plus_minus, too_few
 
-END, SHARPNESS = "end", "sharpness"
+SHARPNESS, AROUND, ALONG, RECIPES = "sharpness", "around", "along", "recipes"
 SHARE = 0.01
 """Of the range of the path's losses: less counts as no change. Of the largest eigenvalue: less counts as flat."""
 # A line's second difference and the eigenvalue must agree so well, or the loss is no parabola that far.
 _AGREEMENT = 0.2
 _WANTED, _FEWEST = 5, 3  # checkpoints, through which a line shows by how much they jitter
-_QUESTION = "Is the end a minimum, a saddle, or is the loss still falling?"
 _OF_RANGE = f"{100 * SHARE:g} % of the range of the losses on the path"
 _LITTLE = f"{100 * SHARE:g} % of the largest eigenvalue"
+RADIUS = 0.5  # of the ring on the random plane, in lengths of its directions
 
 
 @dataclass(frozen=True)
 class _Bend:
-    """How the loss bends along the lowest eigenvector, on one data set."""
-
     name: str
     number: Number
     few: str  # why its interval is not to be trusted
@@ -40,8 +40,7 @@ class _Bend:
         return not self.few and (self.number.low > 0 or self.number.high < 0)
 
 
-def answer_end(findings: Findings) -> Answer:
-    """Answers from the curvature at the end, the path, and three points along the lowest eigenvector."""
+def answer_end(findings: Findings) -> Found:
     curvature, path = findings.curvature, findings.path
     trend = None if path is None else _trend(path)
     falls = trend is not None and trend.number.high < -SHARE * _range(path)
@@ -60,7 +59,7 @@ def answer_end(findings: Findings) -> Answer:
     if trend is not None and falls:
         ends = trend.text.partition(", by a straight line")[0]
         verdict = f"still falling: {ends[:1].lower()}{ends[1:]}, which is more than {_OF_RANGE}"
-    return Answer.of(END, _QUESTION, [verdict], statements)
+    return [verdict], statements
 
 
 def eigenvalue(evidence: Evidence, place: int, row: int = 0, form: str = "{}", kind: str = BY_RESIDUAL) -> Number:
@@ -73,7 +72,6 @@ def eigenvalue(evidence: Evidence, place: int, row: int = 0, form: str = "{}", k
 def _stationary(
     findings: Findings, trend: Statement | None, gradient: float, largest: Number, lowest: Number, bends: list[_Bend]
 ) -> str:
-    """Returns the verdict where the loss does not surely fall."""
     scale = _range(findings.path)
     if not math.isfinite(scale):
         return Unknown("not known: the losses on the path do not differ, or were not measured")
@@ -148,7 +146,6 @@ def _trend(path: LandscapeData) -> Statement | None:
 
 
 def _range(path: LandscapeData | None) -> float:
-    """Returns the range of the losses of a path; NaN where they do not differ."""
     found = None if path is None else path.checkpoints
     losses = np.zeros(0) if found is None or not found.paths else found.metrics["loss"][found.paths[0]]
     losses = losses[np.isfinite(losses)]
@@ -171,7 +168,6 @@ def _one_step(evidence: Evidence, curvature: CurvatureData) -> Statement:
 
 
 def _bends(bottom: LandscapeData) -> list[_Bend]:
-    """Returns how the losses of each data set's samples bend along a line of three points."""
     if not np.isfinite(bottom.loss).all():
         return []
     evidence, bends = Evidence.of_landscape(bottom), []
@@ -196,3 +192,137 @@ def _along(bends: Sequence[_Bend]) -> Iterator[Statement]:
         which, searched = ("the", "; it was not searched on them") if place else ("these", "")
         text = f"Along its eigenvector, the losses of {which} {bend.name} bend by {plus_minus(bend.number)}{searched}."
         yield Statement(text, bend.number)
+
+
+def answer_flatness(findings: Findings) -> Found:
+    curvature, around = findings.curvature, findings.around
+    statements, verdicts = [], []
+    if curvature is not None and np.isfinite(curvature.eigenvalues[0, 0]):
+        evidence = Evidence.of_curvature(curvature)
+        largest = eigenvalue(evidence, 0)
+        text = f"In the sharpest direction the loss bends by {plus_minus(largest)}, the largest eigenvalue."
+        statements.append(Statement(text, largest, SHARPNESS))
+        statements += [*_mean_curvature(curvature, evidence), *_edge(curvature, evidence)]
+        verdicts.append(f"the largest eigenvalue is {largest.value:.3g}")
+    if findings.along is not None:
+        statements += _over_the_run(findings.along)
+    ring = None if around is None else _ring(around)
+    if around is not None and ring is not None:
+        how, distance = around.attributes.get("normalization"), RADIUS * float(around.directions.norms.mean())
+        change = f"{ring.value:.3g} on average ({ring.low:.3g} to {ring.high:.3g} over its directions)"
+        text = (
+            f"On the plane of two random directions ({how}-normalized), at the distance {distance:.3g} from the end, "
+            f"half the length of a direction, the loss differs from that of the end by {change}."
+        )
+        statements.append(Statement(text, ring, AROUND))
+        verdicts.append(f"at the distance {distance:.3g} around it the loss differs by {change}")
+    reason = findings.missing.get("end") or "nothing finite was measured around the end"
+    return verdicts or [Unknown(f"not known: {reason}")], statements
+
+
+def _mean_curvature(curvature: CurvatureData, evidence: Evidence) -> Iterator[Statement]:
+    if np.isfinite(curvature.trace[0]):
+        weights = int(curvature.attributes["weights"])
+        number = evidence.number(
+            *(f"{name}[0] / {weights}" for name in ("trace", "low", "high")),
+            kind="95 % interval over random directions", trace="trace", low="trace_low", high="trace_high",
+        )  # fmt: skip
+        text = (
+            f"In a random direction of length 1 it bends by {plus_minus(number)} on average: the sum of all "
+            f"eigenvalues, divided by the {weights:,} weights."
+        )
+        yield Statement(text, number, SHARPNESS)
+
+
+def _edge(curvature: CurvatureData, evidence: Evidence) -> Iterator[Statement]:
+    """Yields how the sharpness compares with gradient descent's limit, where its learning rate was recorded."""
+    rate = curvature.attributes.get("learning_rate")
+    rate = rate.get(str(curvature.number[0])) if isinstance(rate, Mapping) else rate
+    if isinstance(rate, int | float) and rate > 0:
+        number = eigenvalue(evidence, 0, form=f"({{}}) * {rate:.10g} / 2", kind="from its residual")
+        text = (
+            f"The largest eigenvalue is {plus_minus(number)} times 2 / learning rate, above which gradient descent "
+            "without momentum cannot settle (Cohen et al. 2021)."
+        )
+        yield Statement(text, number, ALONG)
+
+
+def _over_the_run(along: CurvatureData) -> Iterator[Statement]:
+    rows = np.flatnonzero(np.isfinite(along.eigenvalues[:, 0]))
+    if len(rows) < 2:
+        return
+    evidence, unit = Evidence.of_curvature(along), along.attributes["unit"]
+    last, top = int(rows[-1]), int(rows[np.argmax(along.eigenvalues[rows, 0])])
+    if top == last or along.eigenvalues[top, 0] <= 0:
+        number = eigenvalue(evidence, 0, last)
+        text = (
+            f"Of {len(rows)} checkpoints none is sharper than the last one, {unit} {along.number[last]}, with a "
+            f"largest eigenvalue of {plus_minus(number)}."
+        )
+    else:
+        end, other = (f"(values[{row}, 0] {{}} residuals[{row}, 0])" for row in (last, top))
+        number = evidence.number(
+            f"values[{last}, 0] / values[{top}, 0]",
+            *(f"{end.format(sign)} / {other.format(opposite)}" for sign, opposite in ("-+", "+-")),
+            kind="from the residuals of both", values="eigenvalues", residuals="residuals",
+        )  # fmt: skip
+        text = (
+            f"Of {len(rows)} checkpoints, {unit} {along.number[top]} is the sharpest, with a largest eigenvalue of "
+            f"{along.eigenvalues[top, 0]:.4g}; that of the last one is {plus_minus(number)} of it."
+        )
+    yield Statement(text, number, ALONG)
+
+
+def _ring(around: LandscapeData) -> Number | None:
+    """Returns how far the loss differs on a ring around the end: the mean, the least and the most."""
+    x, y = around.x, around.y
+    if y is None or not np.isfinite(around.origin.metrics["loss"]):
+        return None
+    width = float(max(np.diff(x).max(), np.diff(y).max())) / 2
+    across, along = "x[None, :]", "y[:, None]"
+    length = f"sqrt({across} ** 2 + {along} ** 2 + 2 * cosine * {across} * {along})"
+    inside = f"abs({length} - {RADIUS:g}) <= {width:.10g}"
+    # Points of a grid are not all on the ring; near a stationary point the loss differs by the square of the distance.
+    scaling = f"({RADIUS:g} / maximum({length}, {width:.10g})) ** 2"
+    number = Evidence.of_landscape(around).number(
+        *(f"{name}(((loss - end) * {scaling})[{inside}])" for name in ("nanmean", "nanmin", "nanmax")),
+        kind="the least and the most over directions, scaled to the radius by its square", x="x", y="y", loss="loss",
+        end="origin/loss", cosine="directions/cosine",
+    )  # fmt: skip
+    return number if math.isfinite(number.value) else None
+
+
+def answer_recipes(findings: Findings) -> Found:
+    comparison = findings.comparison
+    if comparison is None:
+        return [Unknown(f"not known: {findings.missing['comparison']}")], []
+    means = {item.recipe: item.mean for item in comparison.means()}
+    radius = comparison.attributes["radius"]
+    statements, verdicts = [], []
+    for place, answer in enumerate(comparison.table()):
+        number = _number(comparison, answer, place)
+        rises = " and ".join(f"{means[name]:.3g} around those of {name}" for name in (answer.first, answer.second))
+        text = (
+            f"To the radius {radius:g} along random lines through the networks, the loss rises on average by {rises}: "
+            f"a difference of {plus_minus(number)}"
+        )
+        reason = f"; {answer.reason.rstrip('.')}" if answer.reason else ""
+        needed = ""
+        if answer.needed is not None:
+            needed = f" A difference of {100 * EFFECT:g} % would show in 4 of 5 cases with {answer.needed} of each."
+        statements.append(Statement(f"{text}{reason}.{needed}", number, RECIPES))
+        undecided = {INCONCLUSIVE: "the interval of the difference holds 0", NO_INTERVAL: answer.reason}
+        why = undecided.get(answer.verdict)
+        unknown = Unknown(f"not known for {answer.first} and {answer.second}: {why}")
+        verdicts.append(answer.verdict if why is None else unknown)
+    return verdicts, statements
+
+
+def _number(comparison: Comparison, answer: Answer, place: int) -> Number:
+    """Returns the difference of a pair; its formula is a call, as statistics over networks are no single line."""
+    call = f"Comparison.load(file).table()[{place}]"
+    ends = ("", "") if math.isnan(answer.low) else (f"{call}.low", f"{call}.high")
+    kind = f"{100 * answer.confidence:.4g} % interval, {answer.method}" if answer.method else answer.reason
+    file = "" if comparison.path is None else comparison.path.name
+    difference = (answer.difference, answer.low, answer.high)
+    return Number(*difference, kind, file, {"loss": "loss"}, f"{call}.difference", *ends)

@@ -29,12 +29,10 @@ from ..record.options import CompareOptions, GridOptions, MeasureOptions, checke
 from ..record.run import Run
 from ..record.workers import given_plan
 
-_CHECKPOINTS = 5
-"""At how many checkpoints the sharpness along the run is measured."""
+_CHECKPOINTS = 5  # at how many checkpoints the sharpness along the run is measured
 _PROBES = 20
 _RISE = 1e-3  # of the loss, to either side along the lowest eigenvector
 DEFAULT_STEM = "report"
-LATE = "the budget ended before it was measured"
 
 
 class MeasuresRun(Protocol):
@@ -46,25 +44,15 @@ class MeasuresRun(Protocol):
 
 @dataclass(frozen=True)
 class Findings:
-    """What was measured.
+    """What was measured; None where it was not."""
 
-    Attributes:
-        path: the plane of the run's principal directions; None if not measured.
-        around: a plane of random directions around its end; None if not measured.
-        curvature: at the end: the two largest eigenvalues and the lowest one; None if not measured.
-        along: the largest eigenvalue at some checkpoints; None if not measured.
-        bottom: three points along the lowest eigenvector, with the loss of each sample; None if not measured.
-        comparison: of recipes; None if none are compared.
-        missing: why something is None, by its name.
-    """
-
-    path: Landscape | None
-    around: Landscape | None
-    curvature: Curvature | None
-    along: Curvature | None
-    bottom: Landscape | None
-    comparison: Comparison | None
-    missing: Mapping[str, str]
+    path: Landscape | None  # the plane of the run's principal directions
+    around: Landscape | None  # a plane of random directions around its end
+    curvature: Curvature | None  # at the end: the two largest eigenvalues and the lowest one
+    along: Curvature | None  # the largest eigenvalue at some checkpoints
+    bottom: Landscape | None  # three points along the lowest eigenvector, with the loss of each sample
+    comparison: Comparison | None  # of recipes
+    missing: Mapping[str, str]  # why something is None, by its name
 
     @property
     def compares(self) -> bool:
@@ -88,11 +76,7 @@ class ReportMeasuring:
         self.shared = {**shared, "num_samples": self.run.settings.num_samples if samples is None else samples}
 
     def findings(self, recipes: Mapping[str, Any] | None) -> Findings | None:
-        """Returns what was measured, or what the budget allowed; None after a dry run.
-
-        Raises:
-            LandscapeError: no plane can be measured; or callback_fn and the run do not fit together.
-        """
+        """Returns what the budget allowed, None after a dry run; raises a LandscapeError where no plane is measured."""
         if recipes is not None:
             find_recipes(recipes)  # a mistake there shows before anything is measured
         path, around = self._planes()
@@ -106,7 +90,6 @@ class ReportMeasuring:
         return Findings(path, around, curvature, along, bottom, comparison, self.missing)
 
     def _finite(self, numbers: list[int]) -> list[int]:
-        """Returns the checkpoints up to the last one whose weights are finite."""
         kept = list(numbers)
         while len(kept) > 1 and not _is_finite(self.run.checkpoint(kept[-1])):
             kept.pop()
@@ -139,7 +122,7 @@ class ReportMeasuring:
     def _is_late(self, name: str) -> bool:
         is_late = self.clock.is_late
         if is_late:
-            self.missing[name] = LATE
+            self.missing[name] = "the budget ended before it was measured"
         return is_late
 
     def _plane(self, name: str, budget: float | None, **options: Any) -> Landscape | None:

@@ -8,8 +8,6 @@ from ..record.options import LossOptions
 
 
 class ReportOptions(LossOptions, total=False):
-    """How a report is measured."""
-
     num_samples: int | Mapping[str, int | None] | None
     device_ids: list[int] | None
     name: str | None

@@ -14,19 +14,15 @@ from ..caption_sentences import capital
 from ..captions import Caption, multiples_captions
 from ..drawing.canvas import save_figure
 from ..figures.multiples import plot_multiples
-from .end import SHARPNESS
-from .flatness import ALONG, AROUND
-from .gap import GAP
+from .end import ALONG, AROUND, RECIPES, SHARPNESS
 from .measuring import Findings
-from .path import PATH
-from .recipes import RECIPES
+from .path import GAP, PATH
 from .statement import Answer, Statement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-GENERATOR = "summary-landscape report"
-"""By which a page is recognized as a report."""
+GENERATOR = "summary-landscape report"  # by which a page is recognized as a report
 _DPI = 120
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem;
@@ -92,7 +88,6 @@ def _sentence(item: Statement, *, linked: bool) -> str:
 
 
 def _drawings(findings: Findings) -> dict[str, tuple[Callable[[], Axes], Caption]]:
-    """Returns how each picture is drawn, and its caption."""
     path = findings.path
     planes = ((PATH, path), (AROUND, findings.around))
     found: dict[str, tuple[Callable[[], Axes], Caption]] = {

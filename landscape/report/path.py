@@ -1,40 +1,41 @@
-"""Where the training went, and how much of that the plane shows."""
+"""What the checkpoints of a run tell: where the training went, and how far the losses of other data sets are."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
-from ..drawing.texts import unit_of
+from workers.metric_names import MetricName, name_in_set, other_datasets
+
+from ..drawing.texts import main_dataset, unit_of
+from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from .measuring import Findings
-from .statement import Answer, Evidence, Number, Statement, Unknown, plus_minus
+from .statement import Evidence, Found, Number, Statement, Unknown, few_samples, plus_minus, too_few
 
-PATH = "path"
+PATH, GAP = "path", "gap"
 # Shares of the path's variance from which on the plane shows it, and below which it does not.
 _SHOWN, _HIDDEN = 0.9, 0.5
-_QUESTION = "Where did the training go, and how much of that does the plane show?"
 
 
-def answer_path(findings: Findings) -> Answer:
-    """Answers from the plane of a run's principal directions."""
+def answer_path(findings: Findings) -> Found:
     landscape = findings.path
     found = None if landscape is None else landscape.checkpoints
     if landscape is None or found is None or not found.paths:
         reason = findings.missing.get("path", "") if landscape is None else "the landscape has no path"
-        return Answer.of(PATH, _QUESTION, [Unknown(f"not known: {reason}")])
+        return [Unknown(f"not known: {reason}")], []
     evidence, unit, rows = Evidence.of_landscape(landscape), unit_of(landscape), found.paths[0]
     first, last = int(rows[0]), int(rows[-1])
     label = {row: f"{unit} {found.number[row]}" for row in rows.tolist()}
     shares = evidence.exact("ratio.sum()", ratio="directions/explained_variance_ratio")
     share = f"{100 * shares.value:.3g} %"
     far = int(rows[np.argmax(found.residual[rows])])
-    statements = [
-        _statement(
-            f"The weights of {label[first]} are {{}} away from those of {label[last]}, in Euclidean length.",
-            evidence.exact(f"norm[{first}]", norm="checkpoints/norm"),
-        )
-    ]
+    away = evidence.exact(f"norm[{first}]", norm="checkpoints/norm")
+    text = f"The weights of {label[first]} are {{}} away from those of {label[last]}, in Euclidean length."
+    statements = [_statement(text, away)]
     losses = found.metrics["loss"][[first, last]]
     if np.isfinite(losses).all():
         # Of independent samples; the samples are the same, so that the true interval is usually shorter.
@@ -43,21 +44,17 @@ def answer_path(findings: Findings) -> Answer:
         ends = f"{losses[0]:.4g} to {losses[1]:.4g}"
         text = f"From {label[first]} to {label[last]} the loss went from {ends}, a change of {{}}."
         statements.append(_statement(text, change))
-    statements += [
-        _statement(f"The plane holds {share} of the variance of the {len(rows)} checkpoints of the path.", shares),
-        _statement(
-            f"The checkpoint that is furthest from the plane is {label[far]}: {{}} away, in Euclidean length.",
-            evidence.exact(f"residual[{far}]", residual="checkpoints/residual"),
-        ),
-        *_lowest(evidence, landscape),
-    ]
+    text = f"The plane holds {share} of the variance of the {len(rows)} checkpoints of the path."
+    statements.append(_statement(text, shares))
+    text = f"The checkpoint that is furthest from the plane is {label[far]}: {{}} away, in Euclidean length."
+    residual = evidence.exact(f"residual[{far}]", residual="checkpoints/residual")
+    statements += [_statement(text, residual), *_lowest(evidence, landscape)]
     shown = "shows the path" if shares.value >= _SHOWN else "shows a part of the path"
     verdict = f"the plane {shown if shares.value >= _HIDDEN else 'does not show the path'}: it holds {share}"
-    return Answer.of(PATH, _QUESTION, [f"{verdict} of its variance"], statements)
+    return [f"{verdict} of its variance"], statements
 
 
 def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
-    """Returns how far the lowest measured point of the plane is below the end."""
     measured = (landscape.status == PointStatus.MEASURED) & np.isfinite(landscape.loss)
     if not measured.any() or not np.isfinite(landscape.origin.metrics["loss"]):
         return []
@@ -78,3 +75,86 @@ def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
 
 def _statement(text: str, number: Number) -> Statement:
     return Statement(text.format(plus_minus(number)), number, PATH)
+
+
+def answer_gap(findings: Findings) -> Found:
+    landscape = findings.path
+    found = None if landscape is None else landscape.checkpoints
+    names = () if landscape is None else tuple(other_datasets(landscape.metrics))
+    if landscape is None or found is None or not found.paths or not names:
+        reason = "callback_fn returns one data set" if landscape is not None else "the path was not measured"
+        return [Unknown(f"not known: {reason}")], []
+    evidence, last = Evidence.of_landscape(landscape, names), int(found.paths[0][-1])
+    unit, main = unit_of(landscape), main_dataset(landscape)
+    others = main or "the training samples"
+    statements: list[Statement] = []
+    verdicts: list[str] = []
+    for name in names:
+        loss = found.metrics[name_in_set("loss", name)]
+        if not np.isfinite([loss[last], found.metrics["loss"][last]]).all():
+            verdicts.append(Unknown(f"not known for {name}: its loss at the end is not finite"))
+            continue
+        gap = _difference(evidence, [(name, last, 1), ("", last, -1)])
+        text = (
+            f"At {unit} {found.number[last]} the loss on {name}, {loss[last]:.4g}, less that on {others}, "
+            f"{found.metrics['loss'][last]:.4g}, is {plus_minus(gap)}."
+        )
+        since, has_risen = _since_the_lowest(evidence, found, name, unit, others)
+        statements += [Statement(text, gap, GAP), *since]
+        few = _too_few(evidence, findings.bottom, name, main)
+        if math.isnan(gap.low) or few or gap.low <= 0 <= gap.high:
+            reason = gap.kind if math.isnan(gap.low) else few or "the interval of the difference holds 0"
+            verdicts.append(Unknown(f"not known on {name}: {reason}"))
+        else:
+            word = "higher" if gap.value > 0 else "lower"
+            overfitted = ", and has risen while the other has not: it has overfitted" if has_risen else ""
+            verdicts.append(f"the loss on {name} is {abs(gap.value):.3g} {word} than on {others}{overfitted}")
+    return verdicts, statements
+
+
+def _too_few(evidence: Evidence, end: LandscapeData | None, name: str, main: str) -> str:
+    """Returns why the interval of a gap is not to be trusted; ``end`` has the losses of samples in its middle."""
+    kept = {} if end is None else end.kept_samples
+    for one in (name, main):
+        losses = kept[one or next(iter(kept))].at(1).astype(np.float64) if kept else None
+        if losses is not None and np.isfinite(losses).all() and (few := too_few(losses)):
+            return few
+        count = evidence.samples.get("" if one == main else one)
+        if losses is None and count is not None and (few := few_samples(count)):
+            return few
+    return ""
+
+
+def _since_the_lowest(
+    evidence: Evidence, found: CheckpointsData, name: str, unit: str, others: str
+) -> tuple[list[Statement], bool]:
+    """Returns how the loss on a data set changed since it was lowest, and whether it rose more than the main one."""
+    metric = name_in_set("loss", name)
+    losses = found.metrics[metric]
+    rows = found.paths[0][np.isfinite(losses[found.paths[0]])]
+    last, lowest = int(rows[-1]), int(rows[np.argmin(losses[rows])])
+    if last == lowest:
+        number = evidence.exact(f"losses[{last}]", losses=f"checkpoints/{metric}")
+        text = f"On {name} no checkpoint is lower than the last one, with {number.value:.4g}."
+        return [Statement(text, number, GAP)], False
+    parts = [(name, last, 1), (name, lowest, -1)]
+    change = _difference(evidence, parts)
+    # By chance the lowest of many checkpoints is low; then that on the other samples has moved with it.
+    beyond = _difference(evidence, [*parts, ("", last, -1), ("", lowest, 1)])
+    text = (
+        f"On {name} the loss was lowest at {unit} {found.number[lowest]}, {losses[lowest]:.4g}; it has changed by "
+        f"{plus_minus(change)} since."
+    )
+    more = f"That is {plus_minus(beyond)} more than the change on {others}."
+    return [Statement(text, change, GAP), Statement(more, beyond, GAP)], change.low > 0 and beyond.low > 0
+
+
+def _difference(evidence: Evidence, parts: Sequence[tuple[str, int, int]]) -> Number:
+    """Returns a sum of losses of checkpoints; a part is a data set, "" for the main one, a row and a sign."""
+    sets = list(dict.fromkeys(name for name, *_ in parts))
+    places = {f"loss_{place}": f"checkpoints/{MetricName('loss', dataset=name)}" for place, name in enumerate(sets)}
+    signed = (f"{'-' if sign < 0 else '+'} loss_{sets.index(name)}[{row}]" for name, row, sign in parts)
+    formula = " ".join(signed).removeprefix("+ ")
+    errors = {f"{key}_stderr": place.replace("/loss", "/loss_stderr") for key, place in places.items()}
+    squares = " + ".join(f"loss_{sets.index(name)}_stderr[{row}] ** 2" for name, row, _ in parts)
+    return evidence.mean(formula, f"sqrt({squares})", *sets, **places, **errors)

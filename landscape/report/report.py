@@ -20,18 +20,14 @@ from ..record.checks import PointStatus
 from ..record.options import with_defaults
 from ..replacing import first_bytes
 from ..summary_json import as_json
-from .end import answer_end
-from .flatness import answer_flatness
-from .gap import answer_gap
+from .end import RECIPES, answer_end, answer_flatness, answer_recipes
 from .measuring import DEFAULT_STEM, Findings, MeasuresRun, ReportMeasuring
 from .options import ReportOptions
 from .page import GENERATOR, report_html
-from .path import answer_path
-from .recipes import answer_recipes
-from .statement import Answer
+from .path import GAP, PATH, answer_gap, answer_path
+from .statement import Answer, Unknown
 
-REPORT_VERSION = 1
-"""Grows when a name of ``Report.to_json`` goes or changes its meaning; a new name alone leaves it."""
+REPORT_VERSION = 1  # grows when a name of ``Report.to_json`` goes or changes its meaning; a new name alone leaves it
 
 
 @dataclass(frozen=True)
@@ -65,12 +61,8 @@ class Report:
         ``question``, ``verdict``, whether it is ``known``, and ``statements``: ``text``, ``picture`` and ``number``
         (the attributes of ``Number``).
         """
-        places = {"run": str(self.run), "page": str(self.page)}
-        answers = [asdict(answer) for answer in self.answers]
-        plain: dict[str, Any] = as_json(
-            {"report_version": REPORT_VERSION, **places, "answers": answers, "unknown": self.unknown}
-        )
-        return plain
+        found: dict[str, Any] = {"report_version": REPORT_VERSION, "run": str(self.run), "page": str(self.page)}
+        return {**found, **as_json({"answers": list(map(asdict, self.answers)), "unknown": self.unknown})}
 
 
 def make_report(
@@ -81,37 +73,45 @@ def make_report(
     folder: AnyPath,
     options: Mapping[str, Any],
 ) -> Report | None:
-    """Measures, answers and writes the page; None after a dry run."""
     chosen = with_defaults("SummaryLandscape.report", ReportOptions, options)
     page = folder / f"{chosen['name'] or DEFAULT_STEM}.html"
-    _check_page(page)
+    if page.is_dir():
+        raise LandscapeWriteError(f"{page} is a directory, but the page of the report goes there. Give another name=.")
+    there = first_bytes(page, 512)
+    if there and not (begins_as_ours(page.name, there) and GENERATOR.encode() in there):
+        raise LandscapeWriteError(
+            f"{page} is there and is no report; it was left as it is. Move it away, or give another name=."
+        )
     findings = ReportMeasuring(measures, run, callback_fn, folder, chosen).findings(recipes)
     if findings is None:
         return None
     report = Report(run.path, tuple(answers_of(findings)), tuple(_unknown(findings, run.path)), page)
     text = report_html(report.run.name, report.answers, report.unknown, findings).encode()
-    remote_page = page
-    if isinstance(remote_page, RemotePath):
-        remote_page.write_bytes(text)
+    if isinstance(page, RemotePath):
+        page.write_bytes(text)
     else:
-        write_files({remote_page: text})
+        write_files({page: text})
     return report
 
 
-def _check_page(page: AnyPath) -> None:
-    """Raises LandscapeWriteError, before anything is measured, where something else than a report has its name."""
-    if page.is_dir():
-        raise LandscapeWriteError(f"{page} is a directory, but the page of the report goes there. Give another name=.")
-    found = first_bytes(page, 512)
-    if found and not (begins_as_ours(page.name, found) and GENERATOR.encode() in found):
-        raise LandscapeWriteError(
-            f"{page} is there and is no report; it was left as it is. Move it away, or give another name=."
-        )
+_QUESTIONS = {
+    PATH: ("Where did the training go, and how much of that does the plane show?", answer_path),
+    "end": ("Is the end a minimum, a saddle, or is the loss still falling?", answer_end),
+    "flatness": ("How flat is the end?", answer_flatness),
+    GAP: ("How large is the gap between training and test?", answer_gap),
+    RECIPES: ("Which recipe ends flatter?", answer_recipes),
+}
 
 
 def answers_of(findings: Findings) -> list[Answer]:
-    compared = [answer_recipes] if findings.compares else []
-    return [answer(findings) for answer in (answer_path, answer_end, answer_flatness, answer_gap, *compared)]
+    """Returns the answers, each of which is known where any of its verdicts is."""
+    answers = []
+    for name, (question, answer) in _QUESTIONS.items():
+        if name != RECIPES or findings.compares:
+            verdicts, statements = answer(findings)
+            is_known = not all(isinstance(text, Unknown) for text in verdicts)
+            answers.append(Answer(name, question, "; ".join(verdicts), is_known, tuple(statements)))
+    return answers
 
 
 _PARTS = {

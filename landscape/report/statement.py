@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,7 @@ from ..grid.landscape_file import checkpoint_columns
 EXACT = "exact but for rounding"
 OVER_SAMPLES = "95 % interval over samples"
 BY_RESIDUAL = "its residual: a true eigenvalue lies within"
-FEWEST = 30
-"""Samples, with fewer of which nothing is concluded from a mean: Student's interval needs about so many."""
+FEWEST = 30  # samples, with fewer of which nothing is concluded from a mean: Student's interval needs about so many
 _SKEWED = 25  # and so many times the square of the skewness, where that is known (Cochran 1977)
 _NARROW = 0.005  # an interval that is narrower than this share of its number is written behind ±
 _NEGLIGIBLE = 1e-5  # a share below which its digits say nothing
@@ -77,6 +76,9 @@ class Unknown(str):
     """A verdict that says why the answer is not known."""
 
 
+Found: TypeAlias = tuple[list[str], list[Statement]]  # the verdicts on a question, and the sentences that they rest on
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a report says to one question.
@@ -95,26 +97,14 @@ class Answer:
     known: bool
     statements: tuple[Statement, ...]
 
-    @classmethod
-    def of(cls, name: str, question: str, verdicts: Iterable[str], statements: Iterable[Statement] = ()) -> Answer:
-        """Returns the answer, which is known where any of its verdicts is."""
-        texts = list(verdicts)
-        known = not all(isinstance(text, Unknown) for text in texts)
-        return cls(name, question, "; ".join(texts), known, tuple(statements))
-
 
 @dataclass(frozen=True)
 class Evidence:
-    """The arrays of a file by their places in it, and how many samples its values are means over.
+    """The arrays of a file by their places in it, and how many samples its values are means over."""
 
-    Attributes:
-        file: its name.
-        arrays: by place.
-        samples: how many samples, by the name of the data set, "" for the main one; None where the file does not say.
-    """
-
-    file: str
-    arrays: Mapping[str, NDArray[Any]]
+    file: str  # its name
+    arrays: Mapping[str, NDArray[Any]]  # by place
+    # How many, by the name of the data set, "" for the main one; None where the file does not say.
     samples: Mapping[str, int | None] = field(default_factory=dict)
 
     @classmethod
@@ -140,17 +130,12 @@ class Evidence:
         return cls(_name(curvature), places, {"": curvature.attributes.get("num_samples")})
 
     def exact(self, formula: str, /, **places: str) -> Number:
-        """Returns a number that has no error but that of rounding."""
         return self.number(formula, kind=EXACT, **places)
 
     def mean(self, formula: str, error: str, /, *datasets: str, **places: str) -> Number:
-        """Returns a mean over samples, or a difference of such means, with its 95 % interval.
+        """Returns a mean over samples of data sets, or a difference of such means, with its 95 % interval.
 
-        Args:
-            formula: of the value.
-            error: of its standard error; where the file lacks an array of it, there is no interval.
-            *datasets: over whose samples it is a mean; the smallest one gives Student's degrees of freedom.
-            **places: of the arrays, by their names in the formulas.
+        Where the file lacks an array of the error, there is none. The smallest set gives Student's degrees of freedom.
         """
         there = {name: place for name, place in places.items() if place in self.arrays}
         if len(there) < len(places):

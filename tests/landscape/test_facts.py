@@ -166,9 +166,3 @@ class TestValuesThatAreNotFinite:
         data.status[0, :3] = PointStatus.PENDING
         assert "not finite" not in repr(Landscape(data))
         assert repr(Landscape(data)).count(" points measured") == 1
-
-    def test_failed_points_are_counted_apart(self):
-        data = surface()
-        data.metrics["loss"][0, :3], data.metrics["loss"][1, :2] = np.inf, np.nan
-        data.status[1, :2] = PointStatus.FAILED
-        assert told(Landscape(data))["loss"].endswith(", 3 not finite, 2 failed")

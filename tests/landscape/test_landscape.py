@@ -70,12 +70,6 @@ class TestContents:
         assert landscape.cosine == 0.01
         assert landscape.complete
 
-    def test_a_line_has_no_y(self):
-        landscape = Landscape(build(line=True))
-        assert landscape.y is None
-        assert landscape.loss.shape == (5,)
-        assert landscape.explained_variance_ratio is None
-
     def test_an_unknown_metric(self):
         with pytest.raises(KeyError, match=r"no metric 'recall'; it has \['accuracy', 'loss'\]"):
             Landscape(build())["recall"]
@@ -197,12 +191,6 @@ class TestInNotebooks:
         with Image.open(io.BytesIO(image)) as picture:
             assert picture.format == "PNG"
             assert np.unique(np.asarray(picture)).size > 20
-
-    def test_the_methods_are_the_figures(self):
-        plane, line = Landscape(build()), Landscape(build(line=True))
-        assert plane.plot_contour(metric="accuracy", trajectory=False).name == "rectilinear"
-        assert plane.plot_surface(levels=5).name == "3d"
-        assert line.plot_profile(scale="linear").get_yscale() == "linear"
 
 
 def test_the_text_says_where_and_why_points_failed():

@@ -107,9 +107,6 @@ def stopping(after):
     return bowl_with(counted)
 
 
-# --- the same as measured at once ---
-
-
 @pytest.mark.parametrize(("fine", "change"), [(11, {"size": 11}), ((11, 6), {"factor": (2, 1)})])
 def test_a_refined_file_is_the_one_that_is_measured_at_once(path, tmp_path, fine, change):
     at_once = measure(tmp_path / "b.h5", fine)
@@ -179,9 +176,6 @@ def test_a_wider_landscape_keeps_every_point(path, tmp_path, change):
     again = widen(path, bowl, plane=bowl_plane(), **change, **HOW)
     assert again.report.measured == 1
     assert digest(path) == digest(at_once.path)
-
-
-# --- the planes of a run are made again from it ---
 
 
 @pytest.mark.slow
@@ -334,9 +328,6 @@ def test_limits_and_margin_of_a_run(trained, tmp_path):
                 assert (landscape.x[[0, -1]].tolist(), landscape.y[[0, -1]].tolist()) == ([-0.5, 0.25], [-2, 1])
 
 
-# --- grids that share few points ---
-
-
 def test_a_size_that_does_not_nest_goes_beside_the_file_and_says_which_size_would(untouched, tmp_path):
     text = r"12 x 12 points shares 4 of the 36 measured points .*a size of 11 x 11 would keep all of them.*a_12x12\.h5"
     with pytest.warns(UserWarning, match=text):
@@ -402,9 +393,6 @@ def test_another_place_keeps_both(untouched, tmp_path):
     refined = refine(untouched, bowl, factor=2, output=tmp_path / "fine.h5", plane=bowl_plane(), **HOW)
     assert refined.report.measured == 85 + 1
     assert digest(tmp_path / "fine.h5") == digest(measure(tmp_path / "at_once.h5", 11).path)
-
-
-# --- failures ---
 
 
 def test_failed_points_keep_their_tracebacks_until_they_are_measured(tmp_path):
@@ -604,9 +592,6 @@ class TestErrors:
         assert fine.report.measured == 49 - 16 + 1
 
 
-# --- adaptive sampling ---
-
-
 def valley(place):
     x, y = place
     return 0.3 * x**2 + 2 * (y - 0.4 * x) ** 2 + 0.2 * np.sin(2 * x + y)
@@ -641,9 +626,6 @@ def test_adaptive_sampling_stays_adaptive_and_honest(tmp_path, change):
     np.testing.assert_allclose(everything.loss, truth, rtol=1e-12)
     assert everything.report.measured == known.size - known.sum() + 1
     assert "loss_error" not in everything.metrics
-
-
-# --- behind a URL ---
 
 
 def test_behind_a_url(tmp_path):

@@ -171,6 +171,8 @@ def test_names_that_look_like_options_and_patterns(folder, monkeypatch):
     found = Landscape.load(path).checkpoints
     assert found.runs == ("lr=0.1[a]", "lr=0.2[a]")
     assert found.name[-3:] == ("epoch=3-step=40", "best", "last")
+    with pytest.raises(ValueError, match=re.escape("--also must be NAME=RUN_DIRECTORY with different names")):
+        CliRunner().invoke(app, [*command, "--also", "elsewhere/last"], catch_exceptions=False)
 
 
 class TestErrors:
@@ -202,16 +204,3 @@ class TestErrors:
             RunDirectory(folder / "adam").checkpoint_path(number).unlink()
         with pytest.raises(ValueError, match=r"also\['adam'\] must be a run with checkpoints of epochs 1 to 3"):
             generate(folder, settings=settings, also=[folder / "adam"])
-
-
-@pytest.mark.slow
-def test_on_the_command_line(folder, monkeypatch):
-    monkeypatch.chdir(SUPPORT)
-    command = ["run", str(folder / "sgd"), *TYPED, "--also", f"Adam={folder / 'adam'}"]
-    result = CliRunner().invoke(app, [*command, "--also", str(folder / "ema.safetensors")], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    found = Landscape.load(folder / "sgd" / "landscape_0-3_pca_and_Adam.h5").checkpoints
-    assert found.runs == ("sgd", "Adam")
-    assert found.name[-1] == "ema"
-    with pytest.raises(ValueError, match=re.escape("--also must be NAME=RUN_DIRECTORY with different names")):
-        CliRunner().invoke(app, [*command, "--also", str(folder / "Adam")], catch_exceptions=False)

@@ -28,11 +28,6 @@ def test_a_functions_trace_has_an_interval_that_covers_it():
     assert trace_by_lines(POINT, bowl, 20, device_ids=[0]).value == found[0].value
 
 
-def test_who_has_no_derivatives_is_sent_here():
-    with pytest.raises(CurvatureError, match=r"FunctionEvaluator makes no products.*functions\.trace_by_lines"):
-        measure_curvature(POINT, bowl, device_ids=[0], progress=False)
-
-
 def test_each_line_is_the_matrix_between_its_direction():
     trace = trace_by_lines({"x": POINT["x"], "y": POINT["y"]}, bowl, 3, device_ids=[0])
     assert (trace.samples >= -1e-6).all()

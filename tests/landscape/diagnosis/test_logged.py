@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from landscape.diagnosis.logged import MeasuredLoss, compare
+from landscape.diagnosis.measuring import MeasuredLoss, compare
 
 STEPS = {number: 10 * number for number in range(5)}
 

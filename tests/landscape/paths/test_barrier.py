@@ -91,27 +91,6 @@ def test_convex_loss_has_no_barrier():
     assert (found.landscape.loss[1:-1] < found.landscape.loss[[0, -1]].max()).all()
 
 
-class Squared(nn.Module):
-    """The inputs times a weight squared."""
-
-    def __init__(self, weight=0.5):
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor([float(weight)]))
-
-    def forward(self, inputs):
-        return inputs * self.weight**2
-
-
-def test_where_nothing_rises_an_interval_says_how_much_might():
-    """The loss rises by one for 23 samples and falls by one for 27."""
-    targets = torch.where(torch.arange(50) < 23, 10.0, -10.0)[:, None]
-    data = torch.ones(50, 1), targets
-    found = barrier(Squared(-1), Squared(1), lambda: (nn.L1Loss(), Squared(), data, {}), points=3, **OPTIONS)
-    rises = np.where(np.arange(50) < 23, 1.0, -1.0)
-    assert found.height == 0
-    assert found.limit == pytest.approx(rises.mean() + 1.645 * rises.std(ddof=1) / math.sqrt(50), rel=1e-6)
-
-
 def test_points_that_are_not_finite_count_nothing_and_are_said():
     def loss_at(holes):
         def loss(parameters):

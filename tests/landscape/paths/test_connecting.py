@@ -35,10 +35,14 @@ def connected(*args, **options):
 
 
 @pytest.fixture(scope="module")
-def curved(tmp_path_factory):
+def file(tmp_path_factory):
+    return tmp_path_factory.mktemp("curved") / "path.safetensors"
+
+
+@pytest.fixture(scope="module")
+def path(file):
     """A path of 200 steps between two networks with a barrier; its file must not be changed."""
-    file = tmp_path_factory.mktemp("curved") / "path.safetensors"
-    return connected(steps=200, output=file), file
+    return connected(steps=200, output=file)
 
 
 @pytest.mark.filterwarnings("ignore:the loss")
@@ -107,8 +111,7 @@ def test_networks_whose_weights_are_vectors_or_zero():
 
 
 @pytest.mark.slow
-def test_curve_goes_round_the_barrier_of_the_line(curved):
-    path, _ = curved
+def test_curve_goes_round_the_barrier_of_the_line(path):
     straight = evaluate(line_between(trained(0), trained(1)), callback_fn, x=np.linspace(0, 1, 9), **OPTIONS)
     found = Measure(callback_fn, **OPTIONS).barrier(path, points=9)
     assert Barrier.of(straight).height > 0.3
@@ -125,8 +128,7 @@ def test_curve_goes_round_the_barrier_of_the_line(curved):
 
 
 @pytest.mark.slow
-def test_landscape_of_a_path_says_what_it_is_and_is_continued(curved, tmp_path):
-    path, _ = curved
+def test_landscape_of_a_path_says_what_it_is_and_is_continued(path, tmp_path):
     file = tmp_path / "curve.h5"
     first = Measure(callback_fn, **OPTIONS).barrier(path, points=5, output=file)
     kept = Path.load(tmp_path / "curve_path.safetensors")
@@ -149,8 +151,7 @@ def test_landscape_of_a_path_says_what_it_is_and_is_continued(curved, tmp_path):
     assert [again.checkpoints.name[row] for row in again.checkpoints.networks] == ["a", "b"]
 
 
-def test_plane_holds_the_curve(curved):
-    path, _ = curved
+def test_plane_holds_the_curve(path):
     plane = path.plane()
     assert [network.name for network in plane.networks] == ["a", "b", "bend"]
     for t, place in zip(np.linspace(0, 1, 5), path.routes(5)["curved"], strict=True):
@@ -159,8 +160,7 @@ def test_plane_holds_the_curve(curved):
             np.testing.assert_allclose(there[name], array, atol=2e-6)
 
 
-def test_routes_are_drawn_over_the_plane(curved):
-    path, _ = curved
+def test_routes_are_drawn_over_the_plane(path):
     landscape = evaluate(path.plane(), callback_fn, size=7, margin=0.2, **OPTIONS)
     ax = plot_routes(landscape, path.routes(11))
     texts = [text.get_text() for text in ax.figure.legends[0].get_texts()]
@@ -194,8 +194,7 @@ def test_batchnorm_is_recalibrated_along_the_curve():
 
 
 @pytest.mark.slow
-def test_file_of_a_path_is_read_back_and_kept_safe(curved, tmp_path):
-    path, file = curved
+def test_file_of_a_path_is_read_back_and_kept_safe(path, file, tmp_path):
     loaded = Path.load(file)
     np.testing.assert_array_equal(loaded.curve.fitting.bends, path.curve.fitting.bends)
     assert loaded.curve.attributes == path.curve.attributes
@@ -274,8 +273,7 @@ def test_one_of_several_workers_fits_the_same():
     np.testing.assert_allclose(two.curve.fitting.bends, one.curve.fitting.bends, atol=1e-4)
 
 
-def test_wrong_arguments_say_what_is_right(curved, tmp_path):
-    path, _ = curved
+def test_wrong_arguments_say_what_is_right(path, tmp_path):
     a, b = trained(0), trained(1)
     for other, options, error, text in (
         (b, {"kind": "spline"}, ValueError, "kind must be"),
@@ -300,8 +298,7 @@ def test_wrong_arguments_say_what_is_right(curved, tmp_path):
             evaluate(path, callback_fn, **options, **OPTIONS)
 
 
-def test_the_plan_is_the_users(curved, tmp_path):
-    path, _ = curved
+def test_the_plan_is_the_users(path, tmp_path):
     other = replace(path.measurement_plan, batch_size=path.measurement_plan.batch_size // 2)
     found = connected(steps=3, plan=other)
     assert found.measurement_plan == other

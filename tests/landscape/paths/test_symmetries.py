@@ -6,9 +6,8 @@ import torch
 from permutable_networks import NETWORKS, with_own_statistics
 
 from collectors.networks.readers import describe_network, read_network
-from landscape.paths.graph_symmetries import find_groups
+from landscape.paths.graph_symmetries import OutputCheck, find_groups
 from landscape.paths.matching import permuted
-from landscape.paths.same_outputs import OutputCheck
 
 
 @pytest.mark.parametrize("name", NETWORKS)
