@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import typer
 
 from collectors.errors import LandscapeError, RunDirectoryError
+from collectors.run_directory.directory import RunDirectory, find_run
 from workers.errors import CallbackFunctionError, SampleLossesError
 
 from ..record.writer import noting_files
@@ -186,8 +187,6 @@ def numbers_of(option: str, text: str, run_directory: str) -> list[int]:
     ends = [part.strip() for part in text.split("-")]
     if len(ends) != 2 or not all(end.isdecimal() for end in ends):
         return integers(option, text) or []
-    from collectors.run_directory.directory import RunDirectory, find_run
-
     first, last = map(int, ends)
     there = sorted(RunDirectory(find_run(run_directory)).metadata.files)
     found = [number for number in there if first <= number <= last]

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..planes import from_weights
 from ..planes.axis_curvature import WHICH
+from ..planes.plane import Plane
+from ..planes.plane_file import read_directions
+from ..record.hdf5 import LANDSCAPE
 from ..record.option import Option
 from ..record.options import OPTIONS
+from ..record.writer import output_file
 from . import regrid
 from .arguments import check_left_out, integers, load_function, needed, one_or_each
-from .options import SURVEY_OPTIONS, with_options
+from .options import OUTPUT, SURVEY_OPTIONS, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
     from workers.pools.first_call import FirstCall
-
-    from ..planes.plane import Plane
 
 _CHECKPOINTS = (
     "Checkpoint files, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME=FILE names one in pictures. Without any, "
@@ -57,9 +60,6 @@ class _Asked:
 
 def _plane(kind: str, asked: _Asked) -> Plane:
     """Returns the plane or the line of a kind."""
-    from ..planes import from_weights
-    from ..planes.plane import Plane
-
     if kind == "saved":
         return Plane.load(asked.checkpoints[0].place)
     if kind == "pca":
@@ -69,8 +69,6 @@ def _plane(kind: str, asked: _Asked) -> Plane:
         found = named_weights("CHECKPOINTS", asked.checkpoints, asked.call.space)
         return make(*([found] if isinstance(found, dict) else found), network=asked.call.space)
     if kind == "own":
-        from ..planes.plane_file import read_directions
-
         if not asked.directions:
             raise ValueError("--directions is missing: --kind own needs one or two safetensors files of directions.")
         return from_weights.custom_plane(directions=read_directions(asked.directions), **asked.origin())
@@ -84,8 +82,6 @@ def _plane(kind: str, asked: _Asked) -> Plane:
 
 
 def _pca(asked: _Asked) -> Plane:
-    from ..planes.from_weights import pca_plane
-
     found, space = asked.checkpoints, asked.call.space
     if len({bool(item.name) for item in found}) > 1:
         raise ValueError("CHECKPOINTS must have NAME= in front of each, the name of its run, or none of them.")
@@ -104,10 +100,10 @@ def _pca(asked: _Asked) -> Plane:
             runs[name] = [item.run() if whole else item.weights(space) for item, whole in of_run]
     numbers = _numbers(asked.numbers)
     if "" not in names:
-        return pca_plane(runs, network=space, numbers=numbers or None, **asked.options)
+        return from_weights.pca_plane(runs, network=space, numbers=numbers or None, **asked.options)
     if set(numbers) - {""}:
         raise ValueError("--numbers must be numbers alone where CHECKPOINTS have no NAME= in front.")
-    return pca_plane(runs[""], network=space, numbers=numbers.get(""), **asked.options)
+    return from_weights.pca_plane(runs[""], network=space, numbers=numbers.get(""), **asked.options)
 
 
 def _numbers(texts: Sequence[str]) -> dict[str, list[int]]:
@@ -152,7 +148,13 @@ _OF_PLANES: Mapping[str, Option] = {
 @with_options(
     "function", "output", "kind", "size", "factor", *_OF_PLANES, "run", "device_ids", "num_samples", *SURVEY_OPTIONS,
     table={
+        "output": replace(OUTPUT, help="The landscape file to write, or its URL; of a landscape file, where the result "
+            "goes instead."),
         "kind": Option("auto", ("auto", *_KINDS), help=_KIND, panel="Directions"),
+        "size": Option(None, help="Grid points per axis, such as 40 (when absent), or 40x20 for x and y.",
+            typed=str | None, panel="Grid"),
+        "factor": Option(None, help="Of a landscape file: into how many each cell is divided, 2, or 2x1 for x and y.",
+            typed=str | None, panel="Grid"),
         **_OF_PLANES,
         **regrid.OPTIONS_OF_FILES,
     },
@@ -165,28 +167,9 @@ def evaluate(
     *,
     function: str | None,
     kind: str,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="The landscape file to write, or its URL; of a landscape file, where the result goes instead.",
-            rich_help_panel="Output",
-        ),
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            help="Grid points per axis, such as 40 (when absent), or 40x20 for x and y.", rich_help_panel="Grid"
-        ),
-    ] = None,
-    factor: Annotated[
-        str | None,
-        typer.Option(
-            help="Of a landscape file: into how many each cell is divided, 2, or 2x1 for x and y.",
-            rich_help_panel="Grid",
-        ),
-    ] = None,
+    output: str | None,
+    size: str | None,
+    factor: str | None,
     run: str | None,
     **options: Any,
 ) -> Sequence[Any]:
@@ -206,8 +189,6 @@ def evaluate(
     from workers.pools.first_call import FirstCall
 
     from ..functions import evaluate as measure
-    from ..record.hdf5 import LANDSCAPE
-    from ..record.writer import output_file
 
     found = [TypedCheckpoint.read(text) for text in checkpoints or ()]
     of_plane = {name: value for name in _OF_PLANES if (value := options.pop(name)) not in (None, [])}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +12,12 @@ import typer
 from collectors.validation import check_choice
 
 from ..record.option import Option
+from ..replacing import check_no_input
 from .arguments import check_left_out, integers, load_function, needed, options_named
-from .options import with_options
+from .options import OUTPUT, with_options
 
-_TRACKERS = ("tensorboard", "wandb", "mlflow")
+# The trackers, and which of the options each of them has.
+_TRACKERS = {"tensorboard": ("directory",), "wandb": ("run", "project"), "mlflow": ("run", "project")}
 _OF_FORMATS: Mapping[str, Option] = {
     "format": Option(None, words=("csv", "glb", "gltf", "landscaper", "li", "mindinsight", "netcdf", "npz", "vtk"),
         help="The other program's format; not needed for .csv, .glb, .gltf, .nc, .npz and .vts.", typed=str | None),
@@ -22,8 +25,8 @@ _OF_FORMATS: Mapping[str, Option] = {
         typed=str | None),
 }  # fmt: skip
 _OF_TRACKERS: Mapping[str, Option] = {
-    "to": Option(None, words=_TRACKERS, help="Show it in an experiment tracker: its picture and, but for TensorBoard, "
-        "page and file as well.", typed=str | None, panel="Tracker"),
+    "to": Option(None, words=tuple(_TRACKERS), help="Show it in an experiment tracker: its picture and, but for "
+        "TensorBoard, page and file as well.", typed=str | None, panel="Tracker"),
     "run": Option(None, help="The id of a run of Weights & Biases or MLflow; by default a new one is made for it.",
         typed=str | None, panel="Tracker"),
     "project": Option(None, help="The run's project (wandb) or experiment (mlflow).", typed=str | None,
@@ -58,7 +61,13 @@ _CONVERTED = {**_OF_FORMATS, **_OF_IMPORTS, **_OF_CHECKPOINTS, **_OF_TRACKERS}
 
 
 @with_options(
-    "output", "format", "metric", "overwrite", *_OF_IMPORTS, *_OF_CHECKPOINTS, *_OF_TRACKERS, table=_CONVERTED,
+    "output", "format", "metric", "overwrite", *_OF_IMPORTS, *_OF_CHECKPOINTS, *_OF_TRACKERS,
+    table={
+        **_CONVERTED,
+        "output": replace(OUTPUT, help="The file to write; for mindinsight and checkpoints a directory (or its URL).",
+            panel=""),
+        "overwrite": Option(False, help="Replace what is there.", flags=("--overwrite",)),
+    },
     called={"path": "--output", "place": "--directory"},
 )  # fmt: skip
 def convert(
@@ -70,13 +79,9 @@ def convert(
             "checkpoints, a folder of them, a pattern in quotes.",
         ),
     ],
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o", "--output", help="The file to write; for mindinsight and checkpoints a directory (or its URL)."
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    *,
+    output: str | None,
+    overwrite: bool,
     **options: Any,
 ) -> None:
     """Takes a landscape to another program or an experiment tracker, or what others wrote into a file or run of ours.
@@ -124,15 +129,12 @@ def _log(file: str, tracker: str, options: Mapping[str, Any]) -> None:
     from .. import trackers
     from ..landscape import Landscape
 
-    check_choice("--to", tracker, _TRACKERS)
+    check_choice("--to", tracker, tuple(_TRACKERS))
     run, project, directory, name = (options[name] for name in ("run", "project", "directory", "name"))
-    for option, value, places in (
-        ("--run", run, ("wandb", "mlflow")),
-        ("--project", project, ("wandb", "mlflow")),
-        ("--directory", directory, ("tensorboard",)),
-    ):
-        if value is not None and tracker not in places:
-            raise ValueError(f"{option} is for --to {' and --to '.join(places)}; leave it out.")
+    for option in ("run", "project", "directory"):
+        if options[option] is not None and option not in _TRACKERS[tracker]:
+            places = [place for place, known in _TRACKERS.items() if option in known]
+            raise ValueError(f"--{option} is for --to {' and --to '.join(places)}; leave it out.")
     landscape = Landscape.load(file)
     if tracker == "tensorboard":
         trackers.log_to_tensorboard(landscape, directory, name=name)
@@ -147,7 +149,6 @@ def _log(file: str, tracker: str, options: Mapping[str, Any]) -> None:
 
 def _import(file: str, output: Path, overwrite: bool, options: Mapping[str, Any]) -> None:
     from ..landscape import Landscape
-    from ..replacing import check_no_input
 
     check_no_input("output", output, [file])
     check_choice("--from", options["source"], _OF_IMPORTS["source"].words)
@@ -160,6 +161,7 @@ def _import(file: str, output: Path, overwrite: bool, options: Mapping[str, Any]
 
 def _import_checkpoints(files: Sequence[str], output: str, overwrite: bool, options: Mapping[str, Any]) -> None:
     from collectors.run_directory.importing import import_checkpoints
+    from workers.pools.first_call import FirstCall
 
     function, name = options["function"], options["network_name"]
     arguments = {
@@ -176,7 +178,7 @@ def _import_checkpoints(files: Sequence[str], output: str, overwrite: bool, opti
             numbers=integers("--numbers", options["numbers"]),
             unit=options["unit"],
             strip_prefix=options["strip_prefix"],
-            network=None if function is None else _network_of(function),
+            network=None if function is None else FirstCall(load_function(function)).network(),
             network_name="network" if name is None else name,
             existing="overwrite" if overwrite else "error",
             report=typer.echo,
@@ -184,19 +186,17 @@ def _import_checkpoints(files: Sequence[str], output: str, overwrite: bool, opti
     typer.echo(f"{run.path}: {run.settings.unit}s {sorted(run.metadata.files)}")
 
 
-def _network_of(function: str) -> object:
-    from workers.pools.first_call import FirstCall
-
-    return FirstCall(load_function(function)).network()
-
-
-@with_options(called={"path": "--output"})
+@with_options("output", "overwrite", called={"path": "--output"}, table={
+    "output": replace(OUTPUT, default=..., help="The landscape file to write.", typed=str, panel=""),
+    "overwrite": Option(False, help="Replace a landscape file that is there.", flags=("--overwrite",)),
+})  # fmt: skip
 def merge(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Files of one landscape, at least two, or their URLs.")
     ],
-    output: Annotated[str, typer.Option("-o", "--output", help="The landscape file to write.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a landscape file that is there.")] = False,
+    *,
+    output: str,
+    overwrite: bool,
 ) -> None:
     """Joins the files of one landscape that several jobs measured with --share.
 

@@ -7,9 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from ..record.options import OPTIONS
+from ..record.whole_file import kind_of, path_of
 from .arguments import check_left_out
+from .curvature import curvature
+from .next_steps import steps_of, steps_text
 from .options import WORKER_OPTIONS, with_options
 from .page import facts_of, print_facts
+from .run_facts import read_contents, run_json, run_text
 
 
 @with_options("device_ids", *WORKER_OPTIONS, "as_json", called={"summary_dir": "PATH"})
@@ -32,8 +36,6 @@ def info(
     landscape info run/landscape_result.h5 --json
     landscape info --devices 0,1
     """
-    from ..record.whole_file import kind_of
-
     if file is None:
         from workers.pools.open_pool import report_devices
 
@@ -51,8 +53,6 @@ def info(
 
 
 def _is_directory(place: str) -> bool:
-    from ..record.whole_file import path_of
-
     try:
         return path_of(place).is_dir()
     except OSError:
@@ -60,10 +60,6 @@ def _is_directory(place: str) -> bool:
 
 
 def _show_run(directory: str, *, as_json: bool) -> None:
-    from .curvature import curvature
-    from .next_steps import steps_of, steps_text
-    from .run_facts import read_contents, run_json, run_text
-
     contents = read_contents(directory)
     steps = steps_of(contents, vars(curvature)["spelling"])
     print_facts(

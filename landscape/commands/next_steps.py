@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-if TYPE_CHECKING:
-    from collectors.files.places import AnyPath
+from collectors.files.places import AnyPath, is_url
 
-    from ..record.option import Option
+from ..facts import sample_counts
+from ..planes.plane_file import directions_path
+from ..record.checks import PointStatus
+from ..record.option import Option
+from ..record.options import RunCurvatureOptions, options_of
+from ..sampling.sampling import share_of
+
+if TYPE_CHECKING:
     from .run_facts import FoundFile, RunContents
 
 PLACEHOLDER = "module:callback_fn"
@@ -40,8 +46,6 @@ class Measured(Protocol):
 
 def picture_beside(file: object) -> Path:
     """Returns where the picture of a file goes: beside it, or, where that is behind a URL, into this folder."""
-    from collectors.files.places import is_url
-
     path = Path(str(file))
     return Path(f"{path.stem}.png") if is_url(str(file)) else path.with_suffix(".png")
 
@@ -65,8 +69,6 @@ def show_where_to_look(measured: Sequence[Measured]) -> None:
 
 def has_values(measured: Measured) -> bool:
     """Returns whether anything was measured that can be shown."""
-    from ..record.checks import PointStatus
-
     return bool((measured.statuses[0] == PointStatus.MEASURED).any())
 
 
@@ -135,8 +137,6 @@ def _lacks_landscapes(contents: RunContents) -> bool:
 
 def _share_of(file: FoundFile) -> str:
     """Returns which share of a landscape a file has, such as "2of4"; "" where it is a landscape of its own."""
-    from ..sampling.sampling import share_of
-
     share = "" if file.header is None else share_of(file.header.attributes)
     return share if file.place.stem.endswith(f"_{share}") else ""
 
@@ -170,8 +170,6 @@ def _continuing(
 
 def _has_its_plane(file: FoundFile) -> bool:
     """Returns whether the plane of a landscape can be made again, from the run or from the file beside it."""
-    from ..planes.plane_file import directions_path
-
     assert file.header is not None
     said = file.header.attributes
     identity = said.get("identity")
@@ -184,9 +182,6 @@ def _has_its_plane(file: FoundFile) -> bool:
 
 def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[str, str]) -> list[object]:
     """Returns what was typed for a curvature file, as far as it differs from what is meant without it."""
-    from ..facts import sample_counts
-    from ..record.options import RunCurvatureOptions, options_of
-
     assert file.header is not None
     said, table = file.header.attributes, options_of(RunCurvatureOptions)
     typed = [word for name in _OF_CURVATURE for word in _words(flags[name], said.get(name), table[name])]

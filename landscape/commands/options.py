@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from ..planes.further_runs import as_also
+from ..record.hdf5 import LANDSCAPE
 from ..record.option import Option
 from ..record.options import GridOptions, MeasureOptions, RunOptions, options_of, table_of
 from . import config
@@ -42,6 +43,8 @@ SURVEY_OPTIONS = tuple(
 RunDirectory = Annotated[
     str, typer.Argument(help="The directory that a SummaryCollector wrote, or its URL such as s3://bucket/run.")
 ]
+
+OUTPUT = Option(None, flags=("-o", "--output"), typed=str | None, panel="Output")
 
 _COMMON: Mapping[str, Option] = {
     "function": Option(
@@ -75,15 +78,10 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
 
 
 def _values(measured: Measured) -> dict[str, Any]:
-    from ..record.hdf5 import LANDSCAPE
     from ..record.record import Record
 
     *_, values_of = facts_of(measured.schema.kind if isinstance(measured, Record) else LANDSCAPE)
     return values_of(measured)
-
-
-def _all_values(measured: Sequence[Measured] | None) -> list[dict[str, Any]]:
-    return [_values(item) for item in measured or ()]
 
 
 def choice(choices: Sequence[str], *flags: str, help: str, **more: Any) -> Any:
@@ -143,7 +141,8 @@ def with_options(
                     config.save_config(target, command.__name__, typed, in_file)
                 measure = functools.partial(command, **{**values, **checked})
                 if as_json:
-                    measured = print_result(measure, _all_values, dry_run=checked.get("dry_run", False))
+                    dry_run = checked.get("dry_run", False)
+                    measured = print_result(measure, lambda found: list(map(_values, found or ())), dry_run=dry_run)
                 else:
                     measured = measure()
                 if measured and values.get("progress", True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,9 +11,14 @@ import typer
 
 from workers.curves.curve import KINDS
 
+from ..record.hdf5 import LANDSCAPE
 from ..record.option import Option
+from ..record.options import split_options
+from ..record.run import Run
+from ..record.writer import output_file
+from ..replacing import check_no_input, check_replaceable_tensors
 from .arguments import check_left_out, load_function, needed, options_named
-from .options import SURVEY_OPTIONS, with_options
+from .options import OUTPUT, SURVEY_OPTIONS, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
@@ -39,8 +45,16 @@ _FITTING: Mapping[str, Option] = {
 
 @with_options(
     "function", "output", "kind", "align", "points", *_FITTING, "device_ids", "num_samples", *_SHARED,
-    table={"kind": Option("line", ("line", *KINDS), help="The straight line; or a curve along which the loss stays low "
-        "(PyTorch): bezier is smooth, polygon straight from bend to bend."), **_FITTING},
+    table={
+        "output": replace(OUTPUT, help="The landscape file of the way, or its URL; a curve is kept beside it. With "
+            f"--align also a {_WEIGHTS} file: B in the order of A, and nothing is measured."),
+        "kind": Option("line", ("line", *KINDS), help="The straight line; or a curve along which the loss stays low "
+            "(PyTorch): bezier is smooth, polygon straight from bend to bend."),
+        "align": Option(False, help="Put the hidden units of B in the order of A's first; B computes the same "
+            "afterwards (PyTorch).", flags=("--align",)),
+        "points": Option(25, help="Points on the way, both ends among them.", panel="Grid"),
+        **_FITTING,
+    },
     called={"a": "A", "b": "B"},
 )  # fmt: skip
 def connect(
@@ -49,24 +63,9 @@ def connect(
     *,
     function: str,
     kind: str,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="The landscape file of the way, or its URL; a curve is kept beside it. With --align also a "
-            f"{_WEIGHTS} file: B in the order of A, and nothing is measured.",
-            rich_help_panel="Output",
-        ),
-    ] = None,
-    align: Annotated[
-        bool,
-        typer.Option(
-            "--align",
-            help="Put the hidden units of B in the order of A's first; B computes the same afterwards (PyTorch).",
-        ),
-    ] = False,
-    points: Annotated[int, typer.Option(help="Points on the way, both ends among them.", rich_help_panel="Grid")] = 25,
+    output: str | None,
+    align: bool,
+    points: int,
     **options: Any,
 ) -> Sequence[Any]:
     """Measures how far the loss rises between two networks: on the straight line, or on a curve that avoids the rise.
@@ -80,9 +79,6 @@ def connect(
 
     from ..functions import barrier as measure_line
     from ..paths.fitting import curve_beside
-    from ..record.hdf5 import LANDSCAPE
-    from ..record.writer import output_file
-    from ..replacing import check_no_input
 
     typed = [TypedCheckpoint.read(text) for text in (a, b)]
     inputs = [item.place for item in typed]
@@ -132,8 +128,6 @@ def _fit_and_measure(
 ) -> Sequence[Any]:
     """Finds a curve between two networks and measures it, both within one budget."""
     from ..measure import Measure
-    from ..record.options import split_options
-    from ..record.run import Run
 
     run = Run.checked(options)
     shared, of_way = split_options(options)
@@ -159,8 +153,6 @@ def _write_aligned(
 ) -> None:
     """Writes B in the order of A."""
     from workers.pools.first_call import FirstCall
-
-    from ..replacing import check_no_input, check_replaceable_tensors
 
     check_no_input("output", output, [item.place for item in typed])
     if output.exists() and not overwrite:

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from collectors.files.places import is_url
+
 from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE
 from ..record.option import Option
 from ..record.options import OPTIONS
+from ..record.whole_file import holds_ours, path_of
 from .arguments import check_left_out, load_function, one_or_each
 from .options import RUN_OPTIONS, WORKER_OPTIONS
 
@@ -57,10 +60,6 @@ CALLED = {
 
 def is_landscape_file(place: str) -> bool:
     """Returns whether it is a file of ours, and no checkpoint; a FileNotFoundError where it may be either."""
-    from collectors.files.places import is_url
-
-    from ..record.whole_file import holds_ours, path_of
-
     if not place.lower().endswith(".h5"):
         return False
     if not (is_url(place) or Path(place).exists()):
