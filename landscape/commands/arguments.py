@@ -149,16 +149,13 @@ def sample_counts(option: str, text: str | None) -> int | dict[str, int] | None:
         ) from error
 
 
-def integers(option: str, text: str | None) -> list[int] | None:
-    """Returns the whole numbers of a text such as ``0,1``; None where the option is absent."""
-    expected = "whole numbers separated by commas, such as 0,1"
-    return None if text is None else list(numbers_between(",", option, text, expected, int))
+def _listed(number: type[_Number], expected: str) -> Callable[[str, str | None], list[_Number] | None]:
+    """Returns what reads the numbers of an option's text; None where the option is absent."""
+    return lambda option, text: None if text is None else list(numbers_between(",", option, text, expected, number))
 
 
-def numbers(option: str, text: str | None) -> list[float] | None:
-    """Returns the numbers of a text such as ``-1,1.5``; None where the option is absent."""
-    expected = "numbers separated by commas, such as -1,1.5"
-    return None if text is None else list(numbers_between(",", option, text, expected, float))
+integers = _listed(int, "whole numbers separated by commas, such as 0,1")
+numbers = _listed(float, "numbers separated by commas, such as -1,1.5")
 
 
 def numbers_between(
@@ -193,11 +190,6 @@ def numbers_of(option: str, text: str, run_directory: str) -> list[int]:
     if not found:
         raise ValueError(f"{option} {text} holds no checkpoint of {run_directory}, which has {there}.")
     return found
-
-
-def given(**values: Any) -> dict[str, Any]:
-    """Returns the values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def needed(flag: str, value: str | None, remedy: str) -> str:

@@ -44,12 +44,18 @@ def info(
         return
     unusual = {name: value for name, value in options.items() if value != OPTIONS[name].default}
     check_left_out("with PATH; it belongs to `landscape info` without one", unusual)
-    if _is_directory(file):
-        _show_run(file, as_json=as_json)
+    if not _is_directory(file):
+        load, text_of, values_of = facts_of(kind_of(file))
+        found = load(file)
+        print_facts(lambda: values_of(found), lambda: text_of(found), as_json=as_json)
         return
-    load, text_of, values_of = facts_of(kind_of(file))
-    found = load(file)
-    print_facts(lambda: values_of(found), lambda: text_of(found), as_json=as_json)
+    contents = read_contents(file)
+    steps = steps_of(contents, vars(curvature)["spelling"])
+    print_facts(
+        lambda: run_json(contents, steps),
+        lambda: "\n\n".join(text for text in (run_text(contents), steps_text(contents, steps)) if text),
+        as_json=as_json,
+    )
 
 
 def _is_directory(place: str) -> bool:
@@ -57,13 +63,3 @@ def _is_directory(place: str) -> bool:
         return path_of(place).is_dir()
     except OSError:
         return False  # reading it says what is wrong
-
-
-def _show_run(directory: str, *, as_json: bool) -> None:
-    contents = read_contents(directory)
-    steps = steps_of(contents, vars(curvature)["spelling"])
-    print_facts(
-        lambda: run_json(contents, steps),
-        lambda: "\n\n".join(text for text in (run_text(contents), steps_text(contents, steps)) if text),
-        as_json=as_json,
-    )

@@ -14,7 +14,7 @@ from ..record.option import Option
 from ..record.options import OPTIONS
 from ..record.writer import make_output_folder
 from ..report.options import ReportOptions
-from .arguments import as_typed, given, interruptible, load_function, numbers_of, options_named
+from .arguments import as_typed, interruptible, load_function, numbers_of, options_named
 from .curvature import recipe_spelling, recipes_of
 from .next_steps import has_values
 from .options import OUTPUT, RUN_OPTIONS, WORKER_OPTIONS, RunDirectory, with_options
@@ -67,12 +67,14 @@ def run(
 
     if train is False and result is False:
         raise ValueError("--no-train and --no-result leave no landscape to measure; leave one of them out.")
-    replaced = given(
-        landscape_size=size,
-        num_samples=num_samples,
-        create_landscape=given(train=train, result=result) or None,
-        intervals=[numbers_of("--interval", text, run_directory) for text in interval or ()] or None,
-    )
+    wanted = {name: value for name, value in (("train", train), ("result", result)) if value is not None}
+    asked = {
+        "landscape_size": size,
+        "num_samples": num_samples,
+        "create_landscape": wanted or None,
+        "intervals": [numbers_of("--interval", text, run_directory) for text in interval or ()] or None,
+    }
+    replaced = {name: value for name, value in asked.items() if value is not None}
     landscapes = SummaryLandscape(run_directory).gen_landscapes_with_multi_process(
         load_function(function), replaced or None, device_ids, output, **options
     )

@@ -50,21 +50,11 @@ def picture_beside(file: object) -> Path:
     return Path(f"{path.stem}.png") if is_url(str(file)) else path.with_suffix(".png")
 
 
-def look_command(file: object) -> str:
-    """Returns the command that shows a file."""
-    return _typed("plot", file)
-
-
-def plot_command(file: object) -> str:
-    """Returns the command that draws a file."""
-    return _typed("plot", file, "-o", picture_beside(file))
-
-
 def show_where_to_look(measured: Sequence[Measured]) -> None:
     """Says on standard error, which no program reads, how to look at the files of what was measured."""
     for item in measured:
         if item.path is not None and has_values(item):
-            typer.echo(f"Look at it: {look_command(item.path)}", err=True)
+            typer.echo(f"Look at it: {_typed('plot', item.path)}", err=True)
 
 
 def has_values(measured: Measured) -> bool:
@@ -87,9 +77,9 @@ def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str,
         steps.append(("measure its landscapes", _typed("run", *asked)))
     shown = [file for file in files if file.is_measured]
     planes = [file for file in shown if file.word == "landscape"]
-    steps += [("look at a landscape in the browser", look_command(file.typed)) for file in planes]
+    steps += [("look at a landscape in the browser", _typed("plot", file.typed)) for file in planes]
     drawn = [*planes[:1], *(file for file in shown if file.word != "landscape")]
-    steps += [("draw a picture", plot_command(file.typed)) for file in drawn]
+    steps += [("draw a picture", _typed("plot", file.typed, "-o", picture_beside(file.typed))) for file in drawn]
     has_curvature = any(file.word == "curvature" for file in files)
     if planes and not has_curvature and contents.run.metadata.framework in _WITH_CURVATURE:
         steps.append(("measure how sharp it is", _typed("curvature", *asked)))

@@ -84,22 +84,6 @@ def _values(measured: Measured) -> dict[str, Any]:
     return values_of(measured)
 
 
-def choice(choices: Sequence[str], *flags: str, help: str, **more: Any) -> Any:
-    """Returns typer's option of a few words, which its help lists and a shell completes."""
-    # Whoever takes the value checks it, so that a wrong word gets the same error as in Python.
-
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in choices if word.startswith(incomplete)]
-
-    return typer.Option(*flags, help=help, metavar=f"[{'|'.join(choices)}]", autocompletion=complete, **more)
-
-
-def explained(option: Option) -> str:
-    """Returns the first sentence on an option, for a help."""
-    sentence = option.text.replace("``", "").split(". ")[0].rstrip(".")
-    return f"{sentence[:1].upper()}{sentence[1:]}."
-
-
 def with_options(
     *names: str,  # in the order of the help
     kind: type[Any] = RunOptions,  # whose options they are
@@ -158,19 +142,20 @@ def with_options(
 
 
 def _shown(name: str, option: Option) -> inspect.Parameter:
-    """Returns an option as typer reads it."""
+    """Returns an option as typer reads it: its help is the first sentence, its words a shell completes."""
     default = ",".join(option.default) if isinstance(option.default, tuple) else option.default
     if type(None) in get_args(option.typed):
         default = None
     elif default is ...:
         default = inspect.Parameter.empty
-    text, kind = option.help or explained(option), option.typed or type(default)
-    info = (
-        choice(option.choices, *option.flags, help=text, rich_help_panel=option.panel or None)
-        if option.choices
-        else typer.Option(*option.flags, help=text, metavar=option.metavar, rich_help_panel=option.panel or None)
-    )
-    annotation = Annotated[kind, info]  # type: ignore[valid-type]
+    sentence = option.text.replace("``", "").split(". ")[0].rstrip(".")
+    more: dict[str, Any] = {"help": option.help or f"{sentence[:1].upper()}{sentence[1:]}.", "metavar": option.metavar}
+    if words := option.choices:
+        # Whoever takes the value checks it, so that a wrong word gets the same error as in Python.
+        more["autocompletion"] = lambda incomplete: [word for word in words if word.startswith(incomplete)]
+        more["metavar"] = f"[{'|'.join(words)}]"
+    info = typer.Option(*option.flags, rich_help_panel=option.panel or None, **more)
+    annotation = Annotated[option.typed or type(default), info]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

@@ -22,7 +22,6 @@ from .options import OUTPUT, SURVEY_OPTIONS, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
-    from collectors.networks.weight_space import WeightSpace
     from workers.pools.first_call import FirstCall
 
     from ..paths.alignment import Aligned
@@ -101,7 +100,9 @@ def connect(
             check_no_input("output", curve_beside(place), inputs)
     # For alignment it is called here anyway.
     call = FirstCall(load_function(function), None if align else options)
-    first, last, names = _ends(typed, call.space)
+    ends = named_weights("A and B", typed, call.space)
+    names = list(ends) if isinstance(ends, dict) else None
+    first, last = ends.values() if isinstance(ends, dict) else ends
     if align:
         aligned = _aligned(call, first, last)
         typer.echo(aligned.summary())
@@ -163,11 +164,3 @@ def _write_aligned(
         aligned = _aligned(call, *(item.weights(call.space) for item in typed))
         aligned.save(output)
     typer.echo(f"{output}\n  " + aligned.summary().replace("\n", "\n  "))
-
-
-def _ends(typed: Sequence[TypedCheckpoint], space: WeightSpace) -> tuple[Any, Any, list[str] | None]:
-    """Returns the two networks and, where they need any, their names."""
-    ends = named_weights("A and B", typed, space)
-    names = list(ends) if isinstance(ends, dict) else None
-    first, last = ends.values() if isinstance(ends, dict) else ends
-    return first, last, names

@@ -17,7 +17,7 @@ from ..record.option import Option
 from ..record.options import OPTIONS
 from ..record.whole_file import holds_ours, path_of
 from .arguments import check_left_out, load_function, one_or_each
-from .options import RUN_OPTIONS, WORKER_OPTIONS
+from .options import WORKER_OPTIONS
 
 if TYPE_CHECKING:
     from ..landscape import Landscape
@@ -42,11 +42,10 @@ OPTIONS_OF_FILES: Mapping[str, Option] = {
     "margin": replace(OPTIONS["margin"], help="How far the grid reaches beyond the path on each side, as a share of "
         "its range (by default 0.2); without a path, of [-1, 1]."),
 }  # fmt: skip
-_KEPT = {
-    name
-    for name in RUN_OPTIONS
-    if name in (*WORKER_OPTIONS, "budget", "progress", "plan", "sample_memory", "compile", "dry_run")
-} | {"device_ids", "sampling", "tolerance", "relative_tolerance", "limits", "margin"}
+_KEPT = (
+    *WORKER_OPTIONS, "device_ids", "budget", "progress", "plan", "sample_memory", "compile", "dry_run", "sampling",
+    "tolerance", "relative_tolerance", "limits", "margin",
+)  # fmt: skip
 CALLED = {
     OTHER_GRID: "Put that file back, if the landscape was moved or copied without it. Or run the command that measured "
     "the landscape (landscape evaluate or landscape connect) once more, with another --size or --points and the same "

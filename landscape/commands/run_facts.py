@@ -144,20 +144,17 @@ def run_json(contents: RunContents, steps: Iterable[tuple[str, str]]) -> dict[st
 
 def _file_json(file: FoundFile) -> dict[str, Any]:
     header = file.header
-    facts: dict[str, Any] = dict.fromkeys(
-        ("kind", "complete", "being_measured", "shape", "points", "decomposition", "function")
-    )
-    if header is not None:
-        facts = {
-            "kind": header.kind.word,
-            "complete": header.complete,
-            "being_measured": file.being_measured,
-            "shape": list(header.shape),
-            "points": {status.name.lower(): count for status, count in header.counts.items()},
-            "decomposition": header.attributes.get("decomposition"),
-            "function": header.attributes.get("function"),
-        }
-    return {"file": file.typed, **facts, "problem": file.problem or None}
+    return {
+        "file": file.typed,
+        "kind": header and header.kind.word,
+        "complete": header and header.complete,
+        "being_measured": header and file.being_measured,
+        "shape": header and list(header.shape),
+        "points": header and {status.name.lower(): count for status, count in header.counts.items()},
+        "decomposition": header and header.attributes.get("decomposition"),
+        "function": header and header.attributes.get("function"),
+        "problem": file.problem or None,
+    }
 
 
 def _asked(settings: Any) -> str:

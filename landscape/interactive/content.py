@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from ..drawing.texts import (
 )
 from ..facts import page_facts
 from ..figures.difference import check_same_grid, difference, joint_status
+from ..grid.data import LandscapeData
 from ..grid.differences import own_values
 from ..record.checks import PointStatus
 from ..roles import NETWORK
@@ -36,10 +37,6 @@ from ..scales.frame import ASPECTS, choose_frame
 from ..scales.landscape_scale import known, landscape_scale, path_values
 from ..scales.scale import Scale, without_place
 from .timed_paths import map_place, times_content
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
-
 
 # Of a landscape with many groups of samples; each has a scale, about 1 kB.
 _MOST_DIFFERENCES = 60

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..drawing.appearance import Appearance
 from ..drawing.missing import edges
 from ..drawing.path import END, STAR, START, network_marks, run_color
 from ..drawing.texts import unit_of
 from ..drawing.times import RAMPS, Times, marked_text, path_times, strong_color
+from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from ..scales.frame import choose_frame
 from .metric_views import MetricView, literal
 from .timed_paths import hex_colors, map_marks, map_place, run_pieces
-
-if TYPE_CHECKING:
-    from ..drawing.appearance import Appearance
-    from ..grid.data import LandscapeData
-
 
 # Plotly's names of matplotlib's marks.
 _SYMBOLS = {"D": "diamond", "^": "triangle-up", "v": "triangle-down", "P": "cross", "X": "x", "h": "hexagon"}
