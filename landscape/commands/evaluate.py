@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from collectors.files.places import is_url
+
+from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE
 from ..planes import from_weights
 from ..planes.axis_curvature import WHICH
 from ..planes.plane import Plane
@@ -16,15 +20,48 @@ from ..planes.plane_file import read_directions
 from ..record.hdf5 import LANDSCAPE
 from ..record.option import Option
 from ..record.options import OPTIONS
+from ..record.whole_file import holds_ours, path_of
 from ..record.writer import output_file
-from . import regrid
 from .arguments import check_left_out, integers, load_function, needed, one_or_each
-from .options import OUTPUT, SURVEY_OPTIONS, with_options
+from .options import OUTPUT, SURVEY_OPTIONS, WORKER_OPTIONS, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
     from workers.pools.first_call import FirstCall
 
+    from ..landscape import Landscape
+
+# More than a name could lead anywhere: the text comes from a file, which somebody else may have written.
+_REMEMBERED = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
+_AS_BEFORE = ", or as the landscape file has it."
+_OF_A_FILE = "for a landscape file, which says how it was measured"
+_OF_FILES: Mapping[str, Option] = {
+    "function": Option(None, help="module:function of the callback_fn; the working directory is searched first. Of a "
+        "landscape file by default the one that it names.", typed=str | None),
+    "run": Option(None, help="Of a landscape file: its run directory; by default the file's folder, or where the "
+        "file says.", typed=str | None, panel="Directions"),
+    "sampling": OPTIONS["sampling"].or_none(str | None, "full (every point is measured) or adaptive (some are, the "
+        f"others interpolated); by default full{_AS_BEFORE}"),
+    "tolerance": OPTIONS["tolerance"].or_none(float | None, "Largest estimated error of the loss in adaptive sampling, "
+        f"as a share of the range of all losses; by default 0.01{_AS_BEFORE}"),
+    "relative_tolerance": OPTIONS["relative_tolerance"].or_none(bool | None, "Whether the tolerance is a share of the "
+        f"loss at each point instead; by default not{_AS_BEFORE}"),
+    "margin": replace(OPTIONS["margin"], help="How far the grid reaches beyond the path on each side, as a share of "
+        "its range (by default 0.2); without a path, of [-1, 1]."),
+}  # fmt: skip
+_KEPT = (
+    *WORKER_OPTIONS, "device_ids", "budget", "progress", "plan", "sample_memory", "compile", "dry_run", "sampling",
+    "tolerance", "relative_tolerance", "limits", "margin", "run", "output",
+)  # fmt: skip
+_CALLED = {
+    OTHER_GRID: "Put that file back, if the landscape was moved or copied without it. Or run the command that measured "
+    "the landscape (landscape evaluate or landscape connect) once more, with another --size or --points and the same "
+    "--output: points that both grids have are kept, and --save-directions writes that file.",
+    OTHER_GRID_OF_CURVE: "Run the `landscape connect` that made it once more, with other --points and the same "
+    "--output: points that both grids have are kept.",
+    OTHER_GRID_ALONG_EIGENVECTORS: OTHER_GRID_ALONG_EIGENVECTORS.removesuffix(" Or pass plane=plane."),
+    "file": "FILE",
+}
 _CHECKPOINTS = (
     "Checkpoint files, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME=FILE names one in pictures. Without any, "
     "the weights of the network that the function returns. Or one landscape file."
@@ -156,9 +193,9 @@ _OF_PLANES: Mapping[str, Option] = {
         "factor": Option(None, help="Of a landscape file: into how many each cell is divided, 2, or 2x1 for x and y.",
             typed=str | None, panel="Grid"),
         **_OF_PLANES,
-        **regrid.OPTIONS_OF_FILES,
+        **_OF_FILES,
     },
-    called={**dict.fromkeys(("checkpoints", "origin", "summary_dir"), "CHECKPOINTS"), **regrid.CALLED},
+    called={**dict.fromkeys(("checkpoints", "origin", "summary_dir"), "CHECKPOINTS"), **_CALLED},
 )  # fmt: skip
 def evaluate(
     checkpoints: Annotated[
@@ -196,9 +233,9 @@ def evaluate(
     is_file = factor is not None or run is not None
     if is_file and (kind != "auto" or len(found) != 1):
         raise ValueError("--factor and --run are for one landscape file in place of CHECKPOINTS, without --kind.")
-    if kind == "auto" and len(found) == 1 and (is_file or regrid.is_landscape_file(found[0].place)):
-        check_left_out(regrid.OF_A_FILE, of_plane)
-        return regrid.change(found[0].place, function, run, output, size, factor, options)
+    if kind == "auto" and len(found) == 1 and (is_file or _is_landscape_file(found[0].place)):
+        check_left_out(_OF_A_FILE, of_plane)
+        return _change(found[0].place, function, size, factor, {**options, "run": run, "output": output})
     function = needed("--function", function, "give module:function, which returns loss, network, data and metrics")
     output = needed("--output", output, "give the landscape file to write, such as -o plane.h5")
     options = {name: OPTIONS[name].default if value is None else value for name, value in options.items()}
@@ -214,7 +251,7 @@ def evaluate(
     # Of the same plane: what an earlier call found is read.
     where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}
     plane = _plane(chosen, _Asked(found, call, directions, numbers, options["seed"], of_plane, where))
-    return regrid.show_landscape(measure(plane, call, size=points, output=output, **options))
+    return _shown(measure(plane, call, size=points, output=output, **options))
 
 
 def _choose(kind: str, count: int, of_plane: Mapping[str, Any]) -> str:
@@ -234,3 +271,72 @@ def _choose(kind: str, count: int, of_plane: Mapping[str, Any]) -> str:
             kinds = " or ".join(f"--kind {item}" for item, (_, others) in _KINDS.items() if name in others)
             raise ValueError(f"--{name.replace('_', '-')} must be left out for --kind {kind}; it belongs to {kinds}.")
     return kind
+
+
+def _is_landscape_file(place: str) -> bool:
+    """Returns whether it is a file of ours, and no checkpoint; a FileNotFoundError where it may be either."""
+    if not place.lower().endswith(".h5"):
+        return False
+    if not (is_url(place) or Path(place).exists()):
+        raise FileNotFoundError(f"there is no file {place}. Give a checkpoint, or a landscape file, that is there.")
+    try:
+        return holds_ours(path_of(place))
+    except OSError:
+        return False  # reading it says what is wrong
+
+
+def _change(
+    file: str, function: str | None, size: str | None, factor: str | None, options: Mapping[str, Any]
+) -> Sequence[Landscape]:
+    """Measures a landscape on a finer or a wider grid; the options are those that were typed for ``evaluate``."""
+    from ..functions import refine, widen
+
+    check_left_out(
+        _OF_A_FILE,
+        {name: options[name] for name in options if name not in _KEPT and options[name] != OPTIONS[name].default},
+    )
+    changed = {name: value for name, value in options.items() if name in _KEPT}
+    reach = {name: changed.pop(name) for name in ("margin", "limits")}
+    is_finer, is_wider = (any(value is not None for value in values) for values in ((size, factor), reach.values()))
+    if is_finer == is_wider:
+        raise ValueError(
+            f"--size or --factor must be given for a finer grid of {file}, or --margin or --limits for a wider one"
+            + (": one of the two in a call." if is_finer else ".")
+        )
+    called = load_function(_remembered(file) if function is None else function)
+    if is_wider:
+        return _shown(widen(file, called, **reach, **changed))
+    example = "2, or two such as 2x1"
+    cells = {"size": one_or_each("--size", size, example), "factor": one_or_each("--factor", factor, example)}
+    return _shown(refine(file, called, **cells, **changed))
+
+
+def _shown(landscape: Landscape | None) -> Sequence[Landscape]:
+    """Says what was measured, which is nothing in a dry run, and returns it."""
+    if landscape is None:
+        return []
+    typer.echo(f"{landscape.path}\n  {landscape!r}")
+    return [landscape]
+
+
+def _remembered(file: str) -> str:
+    """Returns the function that a file names, if its module lies in the working directory."""
+    from ..grid.landscape_file import read_landscape
+    from ..record.provenance import FUNCTION
+
+    said = read_landscape(file).attributes.get(FUNCTION)
+    match = _REMEMBERED.fullmatch(said) if isinstance(said, str) else None
+    if match is None:
+        raise ValueError(
+            f"--function is missing: {file} does not name the callback_fn that it was measured with. Pass "
+            "--function module:function."
+        )
+    here = Path.cwd() / match[1]
+    is_here = here.is_dir() if match[2] else here.with_suffix(".py").is_file() or (here / "__init__.py").is_file()
+    if not is_here:
+        raise ValueError(
+            f"--function is missing: {file} names {said}, and the module is not in {Path.cwd()}. Run the command where "
+            f"it is, or pass --function {said} if you trust the file."
+        )
+    typer.echo(f"--function {said}, as the file says", err=True)
+    return str(said)

@@ -7,11 +7,11 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from collectors.files.places import AnyPath, is_url
+from collectors.files.places import is_url
 
 from ..facts import sample_counts
 from ..planes.plane_file import directions_path
@@ -32,33 +32,21 @@ _OF_CURVATURE = (
 )  # fmt: skip
 
 
-class Measured(Protocol):
-    """A landscape, a curvature or a comparison that a command measured."""
-
-    @property
-    def path(self) -> AnyPath | None:
-        """Its file, if it has one."""
-
-    @property
-    def statuses(self) -> Sequence[Any]:
-        """``PointStatus`` of every task, those of a grid first."""
-
-
 def picture_beside(file: object) -> Path:
     """Returns where the picture of a file goes: beside it, or, where that is behind a URL, into this folder."""
     path = Path(str(file))
     return Path(f"{path.stem}.png") if is_url(str(file)) else path.with_suffix(".png")
 
 
-def show_where_to_look(measured: Sequence[Measured]) -> None:
+def show_where_to_look(measured: Sequence[Any]) -> None:
     """Says on standard error, which no program reads, how to look at the files of what was measured."""
     for item in measured:
         if item.path is not None and has_values(item):
             typer.echo(f"Look at it: {_typed('plot', item.path)}", err=True)
 
 
-def has_values(measured: Measured) -> bool:
-    """Returns whether anything was measured that can be shown."""
+def has_values(measured: Any) -> bool:
+    """Returns whether anything was measured that can be shown, be it a landscape, a curvature or a comparison."""
     return bool((measured.statuses[0] == PointStatus.MEASURED).any())
 
 

@@ -18,7 +18,7 @@ from ..record.option import Option
 from ..record.options import GridOptions, MeasureOptions, RunOptions, options_of, table_of
 from . import config
 from .arguments import integers, interruptible, numbers, options_named, sample_counts
-from .next_steps import Measured, show_where_to_look
+from .next_steps import show_where_to_look
 from .page import facts_of, print_result
 
 PANELS = ("Grid", "Samples", "Directions", "Workers", "Output")
@@ -31,7 +31,7 @@ _ORDER = (None, "Curve", *PANELS, "Page", "Hero", "Animation", "Curvature", "Imp
 _WORD, _TEXT, _LONGEST_TYPE = "<word>", "<str>", 8
 
 # A command that measures returns what it measured, in files or not.
-_Command = Callable[..., Sequence[Measured] | None]
+_Command = Callable[..., Sequence[Any] | None]
 _NOTHING: Mapping[str, Any] = {}
 
 WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")
@@ -77,7 +77,7 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
 }
 
 
-def _values(measured: Measured) -> dict[str, Any]:
+def _values(measured: Any) -> dict[str, Any]:
     from ..record.record import Record
 
     *_, values_of = facts_of(measured.schema.kind if isinstance(measured, Record) else LANDSCAPE)
