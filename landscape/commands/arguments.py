@@ -150,7 +150,6 @@ def sample_counts(option: str, text: str | None) -> int | dict[str, int] | None:
 
 
 def _listed(number: type[_Number], expected: str) -> Callable[[str, str | None], list[_Number] | None]:
-    """Returns what reads the numbers of an option's text; None where the option is absent."""
     return lambda option, text: None if text is None else list(numbers_between(",", option, text, expected, number))
 
 

@@ -33,10 +33,9 @@ def _density(flag: str, text: str) -> tuple[int, ...]:
     },
     read={"density": _density},
     table={
-        "numbers": Option(None, help="Checkpoints such as 0,5,20, or 0-20 for all from 0 to 20; all when absent.",
-            typed=str | None),
+        "numbers": Option(None, help="Checkpoints such as 0,5,20, or 0-20 for all from 0 to 20; all when absent."),
         "density": Option(None, help="Measure the density of all eigenvalues: random starts x products of each, such "
-            "as 4x40.", typed=str | None),
+            "as 4x40."),
         "output": replace(OUTPUT, help="Directory of the curvature file."),
     },
 )  # fmt: skip

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from collectors.files.places import is_url
+from collectors.networks.weight_space import WeightSpace
 
 from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE
 from ..planes import from_weights
@@ -37,9 +38,9 @@ _AS_BEFORE = ", or as the landscape file has it."
 _OF_A_FILE = "for a landscape file, which says how it was measured"
 _OF_FILES: Mapping[str, Option] = {
     "function": Option(None, help="module:function of the callback_fn; the working directory is searched first. Of a "
-        "landscape file by default the one that it names.", typed=str | None),
+        "landscape file by default the one that it names."),
     "run": Option(None, help="Of a landscape file: its run directory; by default the file's folder, or where the "
-        "file says.", typed=str | None, panel="Directions"),
+        "file says.", panel="Directions"),
     "sampling": OPTIONS["sampling"].or_none(str | None, "full (every point is measured) or adaptive (some are, the "
         f"others interpolated); by default full{_AS_BEFORE}"),
     "tolerance": OPTIONS["tolerance"].or_none(float | None, "Largest estimated error of the loss in adaptive sampling, "
@@ -73,53 +74,39 @@ _KIND = (
 )
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What a plane is made of."""
-
-    checkpoints: Sequence[TypedCheckpoint]
-    call: FirstCall
-    directions: Sequence[Path]
-    numbers: Sequence[str]
-    seed: int
-    options: dict[str, Any]
-    measured: dict[str, Any]  # on what and where the plane itself is found, as ``hessian_plane`` takes it
-
-    def origin(self) -> dict[str, Any]:
-        """Returns the arguments of a plane around one set of weights."""
-        space = self.call.space
-        if not self.checkpoints:
-            return {"origin": self.call.network(), "network": space, **self.options}
-        (only,) = self.checkpoints
-        name = only.label if only.name or only.is_run else None
-        return {"origin": only.weights(space), "network": space, "name": name, **self.options}
-
-
-def _plane(kind: str, asked: _Asked) -> Plane:
-    """Returns the plane or the line of a kind."""
+def _plane(
+    kind: str,
+    found: Sequence[TypedCheckpoint],
+    call: FirstCall,
+    options: Mapping[str, Any],  # of the kind
+    seed: int,
+    where: Mapping[str, Any],  # on what and where eigenvectors are searched, as ``hessian_plane`` takes it
+) -> Plane:
     if kind == "saved":
-        return Plane.load(asked.checkpoints[0].place)
+        return Plane.load(found[0].place)
     if kind == "pca":
-        return _pca(asked)
+        return _pca(found, call.space, **options)
     if kind in ("line", "through"):
         make: Callable[..., Plane] = from_weights.line_between if kind == "line" else from_weights.plane_through
-        found = named_weights("CHECKPOINTS", asked.checkpoints, asked.call.space)
-        return make(*([found] if isinstance(found, dict) else found), network=asked.call.space)
-    if kind == "own":
-        if not asked.directions:
-            raise ValueError("--directions is missing: --kind own needs one or two safetensors files of directions.")
-        return from_weights.custom_plane(directions=read_directions(asked.directions), **asked.origin())
+        named = named_weights("CHECKPOINTS", found, call.space)
+        return make(*([named] if isinstance(named, dict) else named), network=call.space)
+    if kind == "own" and "directions" not in options:
+        raise ValueError("--directions is missing: --kind own needs one or two safetensors files of directions.")
+    around: dict[str, Any] = {**options, "origin": found[0].weights(call.space) if found else call.network()}
+    if found and (found[0].name or found[0].is_run):
+        around["name"] = found[0].label
     if kind in ("hessian", "ggn"):
         from ..functions import hessian_plane
 
-        origin = {name: value for name, value in asked.origin().items() if name != "network"}
-        return hessian_plane(callback_fn=asked.call.func, matrix=kind, seed=asked.seed, **origin, **asked.measured)
+        return hessian_plane(callback_fn=call.func, matrix=kind, seed=seed, **around, **where)
+    around["network"] = call.space
+    if kind == "own":
+        return from_weights.custom_plane(**{**around, "directions": read_directions(options["directions"])})
     make = from_weights.random_plane if kind == "random" else from_weights.random_line
-    return make(**asked.origin(), seed=asked.seed)
+    return make(**around, seed=seed)
 
 
-def _pca(asked: _Asked) -> Plane:
-    found, space = asked.checkpoints, asked.call.space
+def _pca(found: Sequence[TypedCheckpoint], space: WeightSpace, *, numbers: Sequence[str] = (), **options: Any) -> Plane:
     if len({bool(item.name) for item in found}) > 1:
         raise ValueError("CHECKPOINTS must have NAME= in front of each, the name of its run, or none of them.")
     wholes = [item.is_run and item.number is None for item in found]
@@ -135,21 +122,16 @@ def _pca(asked: _Asked) -> Plane:
             )
         else:
             runs[name] = [item.run() if whole else item.weights(space) for item, whole in of_run]
-    numbers = _numbers(asked.numbers)
+    # The numbers of each run; where no run is named, those of "".
+    of_runs = {}
+    for text in numbers:
+        name, _, rest = text.rpartition("=")
+        of_runs[name] = integers("--numbers", rest) or []
     if "" not in names:
-        return from_weights.pca_plane(runs, network=space, numbers=numbers or None, **asked.options)
-    if set(numbers) - {""}:
+        return from_weights.pca_plane(runs, network=space, numbers=of_runs or None, **options)
+    if set(of_runs) - {""}:
         raise ValueError("--numbers must be numbers alone where CHECKPOINTS have no NAME= in front.")
-    return from_weights.pca_plane(runs[""], network=space, numbers=numbers.get(""), **asked.options)
-
-
-def _numbers(texts: Sequence[str]) -> dict[str, list[int]]:
-    """Returns the numbers of each run; the key "" where no run is named."""
-    found = {}
-    for text in texts:
-        name, sign, rest = text.rpartition("=")
-        found[name if sign else ""] = integers("--numbers", rest) or []
-    return found
+    return from_weights.pca_plane(runs[""], network=space, numbers=of_runs.get(""), **options)
 
 
 _SCALED = ("normalization", "perturb_one_dimensional")
@@ -189,9 +171,9 @@ _OF_PLANES: Mapping[str, Option] = {
             "goes instead."),
         "kind": Option("auto", ("auto", *_KINDS), help=_KIND, panel="Directions"),
         "size": Option(None, help="Grid points per axis, such as 40 (when absent), or 40x20 for x and y.",
-            typed=str | None, panel="Grid"),
+            panel="Grid"),
         "factor": Option(None, help="Of a landscape file: into how many each cell is divided, 2, or 2x1 for x and y.",
-            typed=str | None, panel="Grid"),
+            panel="Grid"),
         **_OF_PLANES,
         **_OF_FILES,
     },
@@ -240,17 +222,16 @@ def evaluate(
     output = needed("--output", output, "give the landscape file to write, such as -o plane.h5")
     options = {name: OPTIONS[name].default if value is None else value for name, value in options.items()}
     chosen = _choose(kind, len(found), of_plane)
-    directions, numbers = of_plane.pop("directions", ()), of_plane.pop("numbers", ())
     points = one_or_each("--size", size or "40", "40, or two such as 40x20")
     # Before eigenvectors are searched.
-    inputs = [*(item.place for item in found), *directions]
+    inputs = [*(item.place for item in found), *of_plane.get("directions", ())]
     output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
     # Without a checkpoint the network is needed here anyway.
     call = FirstCall(load_function(function), options if found else None)
     shared = ("num_samples", "samples", "seed_each_point", "address", "progress", "device_ids", "dry_run")
     # Of the same plane: what an earlier call found is read.
     where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}
-    plane = _plane(chosen, _Asked(found, call, directions, numbers, options["seed"], of_plane, where))
+    plane = _plane(chosen, found, call, of_plane, options["seed"], where)
     return _shown(measure(plane, call, size=points, output=output, **options))
 
 

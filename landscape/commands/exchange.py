@@ -18,45 +18,45 @@ from .options import OUTPUT, with_options
 
 # The trackers, and which of the options each of them has.
 _TRACKERS = {"tensorboard": ("directory",), "wandb": ("run", "project"), "mlflow": ("run", "project")}
-_OF_FORMATS: Mapping[str, Option] = {
+
+
+def _under(panel: str, **options: Option) -> dict[str, Option]:
+    return {name: replace(option, panel=panel) for name, option in options.items()}
+
+
+_OF_FORMATS = {
     "format": Option(None, words=("csv", "glb", "gltf", "landscaper", "li", "mindinsight", "netcdf", "npz", "vtk"),
-        help="The other program's format; not needed for .csv, .glb, .gltf, .nc, .npz and .vts.", typed=str | None),
-    "metric": Option(None, help="Which measured value, where the format holds one only; by default the loss.",
-        typed=str | None),
+        help="The other program's format; not needed for .csv, .glb, .gltf, .nc, .npz and .vts."),
+    "metric": Option(None, help="Which measured value, where the format holds one only; by default the loss."),
 }  # fmt: skip
-_OF_TRACKERS: Mapping[str, Option] = {
-    "to": Option(None, words=tuple(_TRACKERS), help="Show it in an experiment tracker: its picture and, but for "
-        "TensorBoard, page and file as well.", typed=str | None, panel="Tracker"),
-    "run": Option(None, help="The id of a run of Weights & Biases or MLflow; by default a new one is made for it.",
-        typed=str | None, panel="Tracker"),
-    "project": Option(None, help="The run's project (wandb) or experiment (mlflow).", typed=str | None,
-        panel="Tracker"),
-    "directory": Option(None, help="Of tensorboard: where its event file goes; by default beside the landscape.",
-        typed=Path | None, panel="Tracker"),
-    "name": Option(None, help="What it is called there; by default as the file.", typed=str | None, panel="Tracker"),
-}  # fmt: skip
-_OF_IMPORTS: Mapping[str, Option] = {
-    "source": Option(None, words=("auto", "li", "landscaper", "checkpoints"), help="What FILE is: another program's "
+_OF_TRACKERS = _under(
+    "Tracker",
+    to=Option(None, words=tuple(_TRACKERS), help="Show it in an experiment tracker: its picture and, but for "
+        "TensorBoard, page and file as well."),
+    run=Option(None, help="The id of a run of Weights & Biases or MLflow; by default a new one is made for it."),
+    project=Option(None, help="The run's project (wandb) or experiment (mlflow)."),
+    directory=Option(None, help="Of tensorboard: where its event file goes; by default beside the landscape.",
+        typed=Path | None),
+    name=Option(None, help="What it is called there; by default as the file."),
+)  # fmt: skip
+_OF_IMPORTS = _under(
+    "Import",
+    source=Option(None, words=("auto", "li", "landscaper", "checkpoints"), help="What FILE is: another program's "
         "(a surface file of Li et al.'s scripts, an archive of Landscaper; auto finds out which), or checkpoints of "
-        "one training. --output is the landscape file to write, of checkpoints the run directory.",
-        flags=("--from",), typed=str | None, panel="Import"),
-    "loss": Option(None, help="Of li: which data set is the loss; by default train_loss.", typed=str | None,
-        panel="Import"),
-    "axis_order": Option(None, words=("xy", "yx"), help="Of landscaper: xy is as it computes, yx as it draws; by "
-        "default xy.", typed=str | None, panel="Import"),
-}  # fmt: skip
-_OF_CHECKPOINTS: Mapping[str, Option] = {
-    "numbers": Option(None, help="The step or epoch of each, such as 1,2,3; else what their names or the files say.",
-        typed=str | None, panel="Checkpoints"),
-    "unit": Option(None, words=("step", "epoch"), help="What the numbers count; else what the names or the files say.",
-        typed=str | None, panel="Checkpoints"),
-    "strip_prefix": Option(None, help="What the names of the wanted tensors begin with, such as model.; it is removed.",
-        typed=str | None, panel="Checkpoints"),
-    "function": Option(None, help="module:function of the callback_fn, whose network reads Keras' files; others need "
-        "none.", typed=str | None, panel="Checkpoints"),
-    "network_name": Option(None, help="What to call the network; by default network.", typed=str | None,
-        panel="Checkpoints"),
-}  # fmt: skip
+        "one training. --output is the landscape file to write, of checkpoints the run directory.", flags=("--from",)),
+    loss=Option(None, help="Of li: which data set is the loss; by default train_loss."),
+    axis_order=Option(None, words=("xy", "yx"), help="Of landscaper: xy is as it computes, yx as it draws; by default "
+        "xy."),
+)  # fmt: skip
+_OF_CHECKPOINTS = _under(
+    "Checkpoints",
+    numbers=Option(None, help="The step or epoch of each, such as 1,2,3; else what their names or the files say."),
+    unit=Option(None, words=("step", "epoch"), help="What the numbers count; else what the names or the files say."),
+    strip_prefix=Option(None, help="What the names of the wanted tensors begin with, such as model.; it is removed."),
+    function=Option(None, help="module:function of the callback_fn, whose network reads Keras' files; others need "
+        "none."),
+    network_name=Option(None, help="What to call the network; by default network."),
+)  # fmt: skip
 _CONVERTED = {**_OF_FORMATS, **_OF_IMPORTS, **_OF_CHECKPOINTS, **_OF_TRACKERS}
 
 

@@ -95,7 +95,6 @@ def steps_text(contents: RunContents, steps: Sequence[tuple[str, str]]) -> str:
 
 
 def function_of(contents: RunContents) -> str:
-    """Returns the callback_fn that the files name, if one does."""
     said = [file.header.attributes.get("function") for file in contents.files if file.header is not None]
     # The text comes from a file, which somebody else may have written.
     return next((text for text in said if isinstance(text, str) and _FUNCTION.fullmatch(text)), PLACEHOLDER)

@@ -44,7 +44,7 @@ RunDirectory = Annotated[
     str, typer.Argument(help="The directory that a SummaryCollector wrote, or its URL such as s3://bucket/run.")
 ]
 
-OUTPUT = Option(None, flags=("-o", "--output"), typed=str | None, panel="Output")
+OUTPUT = Option(None, flags=("-o", "--output"), panel="Output")
 
 _COMMON: Mapping[str, Option] = {
     "function": Option(
@@ -155,7 +155,8 @@ def _shown(name: str, option: Option) -> inspect.Parameter:
         more["autocompletion"] = lambda incomplete: [word for word in words if word.startswith(incomplete)]
         more["metavar"] = f"[{'|'.join(words)}]"
     info = typer.Option(*option.flags, rich_help_panel=option.panel or None, **more)
-    annotation = Annotated[option.typed or type(default), info]  # type: ignore[valid-type]
+    # What may be left out is text, where nothing else is said.
+    annotation = Annotated[option.typed or (str | None if default is None else type(default)), info]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

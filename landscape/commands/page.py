@@ -39,7 +39,6 @@ ENDINGS = (".html", ".htm")
 
 
 def charts() -> dict[FileKind, Chart]:
-    """Returns how files are shown that are no landscapes."""
     from ..comparison.comparison import Comparison
     from ..comparison.facts import comparison_json, comparison_text
     from ..curvature.curvature import Curvature
@@ -71,7 +70,6 @@ def print_result(measure: Callable[[], T], values: Callable[[T], Any], *, dry_ru
 
 
 def print_facts(values: Callable[[], Any], text: Callable[[], str], *, as_json: bool) -> None:
-    """Prints facts, as JSON for programs or in words."""
     typer.echo(json.dumps(values(), indent=2, allow_nan=False) if as_json else text())
 
 

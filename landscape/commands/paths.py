@@ -152,7 +152,6 @@ def _aligned(call: FirstCall, first: Any, last: Any) -> Aligned:
 def _write_aligned(
     typed: Sequence[TypedCheckpoint], output: Path, function: Callable[[], Any], *, overwrite: bool
 ) -> None:
-    """Writes B in the order of A."""
     from workers.pools.first_call import FirstCall
 
     check_no_input("output", output, [item.place for item in typed])

@@ -236,7 +236,6 @@ def _captions(picture: Picture, landscapes: Sequence[Any], options: Mapping[str,
 
 
 def _write_beside(output: Path, captions: Sequence[Caption]) -> None:
-    """Writes captions into a file beside the picture, if there are any."""
     if captions:
         beside = output.with_name(f"{output.stem}_caption.txt")
         write_text(beside, "\n".join(map(str, captions)))

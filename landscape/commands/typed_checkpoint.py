@@ -14,8 +14,6 @@ from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, 
 
 @dataclass(frozen=True)
 class TypedCheckpoint:
-    """What is typed for a checkpoint."""
-
     name: str  # for pictures; "" where none was given
     place: str  # a file, or a run directory
     number: int | None = None  # of the run's checkpoint; None takes the last one

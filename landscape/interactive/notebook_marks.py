@@ -84,7 +84,6 @@ def path_marks(view: MetricView, heights: NDArray[Any]) -> list[dict[str, Any]]:
 def _on_both(
     name: str, x: Any, y: Any, z: Any, marker: dict[str, Any], small: dict[str, Any], about: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Returns a mark on the map, and a small one on the surface."""
     return [
         _mark(name, x, y, marker) | about,
         {**_SURFACE_POINTS, "x": x, "y": y, "z": z, "marker": small, **about},
