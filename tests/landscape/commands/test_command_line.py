@@ -140,14 +140,8 @@ def test_a_landscape_is_refined_and_widened_by_its_file_alone(folder, tmp_path, 
         (["--factor", "2", "--normalization", "none"], "^--normalization must be left out for a landscape file"),
         (["--size", "79", "--factor", "2"], "^--size and --factor both say how fine .*; give one of them"),
         (["--factor", "two"], "^--factor must be a number such as 2, or two such as 2x1, but got 'two'"),
-        (
-            ["--size", "3"],
-            r"^--size must be at least the number of points that the axis has \(6\), but got 3",
-        ),
-        (
-            ["--margin", "1", "--limits", "0,1"],
-            "^--limits and --margin both say where the grid ends; give one",
-        ),
+        (["--size", "3"], r"^--size must be at least the number of points that the axis has \(6\), but got 3"),
+        (["--margin", "1", "--limits", "0,1"], "^--limits and --margin both say where the grid ends; give one"),
         (["--limits", "0,a"], "^--limits must be numbers separated by commas, such as -1,1.5"),
         (["--limits", "1,0"], "^--limits must be coordinates that increase"),
     ):
@@ -316,41 +310,38 @@ def test_import_checkpoints(folder):
     ("arguments", "text"),
     [
         (
-            ["run", "nothing", "--function", "my_callbacks:callback_fn"],
+            "run nothing --function my_callbacks:callback_fn",
             "does not exist; give the directory that a SummaryCollector wrote",
         ),
-        (["run", "run", "--function", "my_callbacks"], "--function must be module:function"),
-        (["run", "run", "--function", "no_such_module:f"], "names the module 'no_such_module'"),
-        (["run", "run", "--function", "my_callbacks:nothing"], "does not define"),
-        (["run", "run", "--function", "./my_callbacks.py:callback_fn"], "such as my_callbacks:callback_fn, but got"),
-        (["run", "run", "--function", "nets/my_callbacks:callback_fn"], "such as nets.my_callbacks:callback_fn, but"),
+        ("run run --function my_callbacks", "--function must be module:function"),
+        ("run run --function no_such_module:f", "names the module 'no_such_module'"),
+        ("run run --function my_callbacks:nothing", "does not define"),
+        ("run run --function ./my_callbacks.py:callback_fn", "such as my_callbacks:callback_fn, but got"),
+        ("run run --function nets/my_callbacks:callback_fn", "such as nets.my_callbacks:callback_fn, but"),
+        ("run run/ckpt_dir --function my_callbacks:callback_fn", "does not exist. Give the folder above it, "),
+        ("run run --function my_callbacks:not_a_function", "callback_fn must be a function"),
+        ("run run --function my_callbacks:callback_fn --devices a", "--devices must be whole numbers"),
         (
-            ["run", "run/ckpt_dir", "--function", "my_callbacks:callback_fn"],
-            "does not exist. Give the folder above it, ",
-        ),
-        (["run", "run", "--function", "my_callbacks:not_a_function"], "callback_fn must be a function"),
-        (["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "a"], "--devices must be whole numbers"),
-        (
-            ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--precision", "tf32"],
+            "run run --function my_callbacks:callback_fn --devices 0 --precision tf32",
             "error: --precision tf32 needs an NVIDIA GPU, but the network is measured on cpu, where there is no "
             "TensorFloat-32. Use --precision float32 or --precision bfloat16.",
         ),
-        (["run", "run", "--function", "broken:f"], "'broken', which cannot be imported: NameError: name 'undefined'"),
-        (["run", "run", "--function", "unfinished:f"], "cannot be imported: SyntaxError: "),
-        (["run", "run", "--function", "my_callbacks.py:callback_fn"], "such as my_callbacks:callback_fn, but got"),
+        ("run run --function broken:f", "'broken', which cannot be imported: NameError: name 'undefined'"),
+        ("run run --function unfinished:f", "cannot be imported: SyntaxError: "),
+        ("run run --function my_callbacks.py:callback_fn", "such as my_callbacks:callback_fn, but got"),
         (
-            ["run", "run", "--function", "trains:f"],
+            "run run --function trains:f",
             'replace it with existing="overwrite". It trains when it is imported, as each worker does: put what trains '
             'below `if __name__ == "__main__":`; landscape --debug',
         ),
-        (["run", "run", "--function", "needs:f"], "imports 'no_such_library', which is not installed"),
-        (["info", "nothing.h5"], "nothing.h5"),
-        (["plot", "my_callbacks.py", "-o", "x.png"], "my_callbacks.py"),
-        (["convert", "my_callbacks.py", "a", "b", "--from", "checkpoints", "-o", "x"], "my_callbacks.py"),
+        ("run run --function needs:f", "imports 'no_such_library', which is not installed"),
+        ("info nothing.h5", "nothing.h5"),
+        ("plot my_callbacks.py -o x.png", "my_callbacks.py"),
+        ("convert my_callbacks.py a b --from checkpoints -o x", "my_callbacks.py"),
     ],
 )
 def test_errors_are_one_clear_text(folder, arguments, text):
-    result = command(*arguments, folder=folder, check=False)
+    result = command(*arguments.split(), folder=folder, check=False)
     assert result.returncode == 1
     assert "error: " in result.stderr
     assert text in result.stderr
