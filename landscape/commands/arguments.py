@@ -223,17 +223,11 @@ def interruptible(*, overwrite: bool = False) -> Iterator[None]:
             yield
     except KeyboardInterrupt as error:
         word, number = ("Terminated", signal.SIGTERM) if is_terminated else ("Interrupted", signal.SIGINT)
-        typer.secho(f"\n{word}. {_what_is_kept(list(files), anew=overwrite)}", fg="yellow", err=True)
+        kept, anew = "This command measured nothing yet.", " without --overwrite" if overwrite else ""
+        if paths := list(files):
+            where = paths[0] if len(paths) == 1 else f"{len(paths)} files, the last of them {paths[-1]}"
+            kept = f"What was measured is in {where}; the same command{anew} continues from there."
+        typer.secho(f"\n{word}. {kept}", fg="yellow", err=True)
         raise typer.Exit(128 + number) from error
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _what_is_kept(files: Sequence[str], *, anew: bool) -> str:
-    if not files:
-        return "This command measured nothing yet."
-    where = files[0] if len(files) == 1 else f"{len(files)} files, the last of them {files[-1]}"
-    return (
-        f"What was measured is in {where}; the same command{' without --overwrite' if anew else ''} continues from "
-        "there."
-    )

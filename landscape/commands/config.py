@@ -92,8 +92,8 @@ def _checked(file: Path, key: str, value: Any, option: inspect.Parameter) -> Any
     return typed if several else typed[0]
 
 
-def check_config(file: Path) -> None:
-    """Raises an error where ``--save-config`` would replace something else than such a file."""
+def save_config(file: Path, command: str, values: Mapping[str, Any], options: Mapping[str, inspect.Parameter]) -> None:
+    """Writes the values that differ from the defaults of the options, which are by their names in the file."""
     check_can_be_file("--save-config", file.absolute())
     begins = first_bytes(file, len(_BEGINS))
     if begins and begins != _BEGINS.encode():
@@ -101,11 +101,6 @@ def check_config(file: Path) -> None:
             f"--save-config {file} is there and was not written by --save-config. It was left as it is. Give another "
             "name."
         )
-
-
-def save_config(file: Path, command: str, values: Mapping[str, Any], options: Mapping[str, inspect.Parameter]) -> None:
-    """Writes the values that differ from the defaults of the options, which are by their names in the file."""
-    check_config(file)
     given = {
         key: values[item.name]
         for key, item in options.items()

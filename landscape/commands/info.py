@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any
 
 import typer
@@ -44,7 +45,10 @@ def info(
         return
     unusual = {name: value for name, value in options.items() if value != OPTIONS[name].default}
     check_left_out("with PATH; it belongs to `landscape info` without one", unusual)
-    if not _is_directory(file):
+    is_directory = False
+    with contextlib.suppress(OSError):  # reading it says what is wrong
+        is_directory = path_of(file).is_dir()
+    if not is_directory:
         load, text_of, values_of = facts_of(kind_of(file))
         found = load(file)
         print_facts(lambda: values_of(found), lambda: text_of(found), as_json=as_json)
@@ -56,10 +60,3 @@ def info(
         lambda: "\n\n".join(text for text in (run_text(contents), steps_text(contents, steps)) if text),
         as_json=as_json,
     )
-
-
-def _is_directory(place: str) -> bool:
-    try:
-        return path_of(place).is_dir()
-    except OSError:
-        return False  # reading it says what is wrong

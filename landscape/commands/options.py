@@ -61,15 +61,11 @@ def _number_or_text(_option: str, text: str | None) -> float | str | None:
         return text
 
 
-def _names(_option: str, text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(part.strip() for part in text.split(","))
-
-
 # What is typed in another form than Python's: of the option and its text, what Python takes.
 _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "device_ids": integers,
     "num_samples": sample_counts,
-    "which": _names,
+    "which": lambda _option, text: None if text is None else tuple(part.strip() for part in text.split(",")),
     "budget": _number_or_text,
     "limits": numbers,
     "compile": lambda _option, value: "auto" if value is None else value,

@@ -68,17 +68,18 @@ def _clip(flag: str, text: str) -> float | tuple[float | None, float | None]:
     return ends[0], ends[1]
 
 
-def _size(flag: str, text: str) -> tuple[float, ...]:
-    return numbers_between("x", flag, text, "width and height in inches such as 8x5", float, (2,))
-
-
 def _pixels(flag: str, text: str) -> tuple[float, ...]:
     """Returns width and height as a hero takes them, which says what is wrong with a part of a pixel."""
     sides = numbers_between("x", flag, text, "width and height such as 1920x1080", float, (2,))
     return tuple(int(side) if side.is_integer() else side for side in sides)
 
 
-_READ: Mapping[str, Callable[[str, Any], Any]] = {"levels": _levels, "clip": _clip, "size": _size, "pixels": _pixels}
+_READ: Mapping[str, Callable[[str, Any], Any]] = {
+    "levels": _levels,
+    "clip": _clip,
+    "size": lambda flag, text: numbers_between("x", flag, text, "width and height in inches such as 8x5", float, (2,)),
+    "pixels": _pixels,
+}
 
 
 @with_options(
@@ -157,7 +158,10 @@ def plot(
             description = " ".join(item.alt for item in captions) or None
             figures.save_figure(axes, output, dpi=dpi or usual, description=description)
         typer.echo(str(output))
-        _write_beside(output, captions)
+        if captions:
+            beside = output.with_name(f"{output.stem}_caption.txt")
+            write_text(beside, "\n".join(map(str, captions)))
+            typer.echo(str(beside))
 
 
 def draw_beside(landscape: Landscape) -> Path:
@@ -233,10 +237,3 @@ def _captions(picture: Picture, landscapes: Sequence[Any], options: Mapping[str,
         return [captions.profile_caption(first, metrics, **without)]
     kind = "orbit" if options.get("move") == "orbit" else picture.name
     return [captions.write_caption(first, kind, persistence=options.get("persistence"), **look)]
-
-
-def _write_beside(output: Path, captions: Sequence[Caption]) -> None:
-    if captions:
-        beside = output.with_name(f"{output.stem}_caption.txt")
-        write_text(beside, "\n".join(map(str, captions)))
-        typer.echo(str(beside))
