@@ -77,6 +77,7 @@ def connect(
     from workers.pools.first_call import FirstCall
 
     from ..functions import barrier as measure_line
+    from ..measure import Measure
     from ..paths.fitting import curve_beside
 
     typed = [TypedCheckpoint.read(text) for text in (a, b)]
@@ -107,39 +108,27 @@ def connect(
         aligned = _aligned(call, first, last)
         typer.echo(aligned.summary())
         last, names = aligned.weights, names or [item.label for item in typed]
-    if kind != "line":
-        fitting = {**fitting, "names": names, "output": str(curve_beside(place))}
-        return _fit_and_measure(call, (first, last, kind), fitting, points, str(output), options)
-    result = measure_line(first, last, call, points, names=names, output=output, **options)
+    if kind == "line":
+        result = measure_line(first, last, call, points, names=names, output=output, **options)
+        found: list[Any] = [result]
+    else:
+        # The curve is found and measured within one budget.
+        run = Run.checked(options)
+        shared, of_way = split_options(options)
+        of_curve = {name: value for name, value in shared.items() if name not in _OF_WAY}
+        beside = str(curve_beside(place))
+        path = Measure(call, **of_curve).connect(first, last, kind, **fitting, names=names, output=beside)
+        if path is None or not path.curve.complete:
+            return []
+        measure = Measure(call.func, **{**shared, "budget": run.left})
+        result = measure.barrier(path, points=points, output=output, **of_way)
+        found = [path, result]
     if result is None:
         return []
     if result.landscape.path is not None:
         typer.echo(str(result.landscape.path))
-    typer.echo(f"  {result!r}")
-    return [result.landscape]
-
-
-def _fit_and_measure(
-    call: FirstCall,
-    way: tuple[Any, Any, str],
-    fitting: Mapping[str, Any],
-    points: int,
-    output: str,
-    options: Mapping[str, Any],
-) -> Sequence[Any]:
-    """Finds a curve between two networks and measures it, both within one budget."""
-    from ..measure import Measure
-
-    run = Run.checked(options)
-    shared, of_way = split_options(options)
-    of_curve = {name: value for name, value in shared.items() if name not in _OF_WAY}
-    path = Measure(call, **of_curve).connect(*way, **fitting)
-    if path is None or not path.curve.complete:
-        return []
-    result = Measure(call.func, **{**shared, "budget": run.left}).barrier(path, points=points, output=output, **of_way)
-    if result is None:
-        return []
-    typer.echo(f"{result.landscape.path}\n  {path!r}\n  {result!r}")
+    for item in found:
+        typer.echo(f"  {item!r}")
     return [result.landscape]
 
 

@@ -50,6 +50,12 @@ _STATUS = {
     f"{PROJECTED_PREFIX}status": "status of the measurement at the foot on the plane",
     "with_plane_buffers_status": "status of the measurement with the plane's buffers",
 }
+# What is before and after the name of a metric where a checkpoint is measured, the status there, and words for it.
+_PLACES = (
+    (PROJECTED_PREFIX, "", f"{PROJECTED_PREFIX}status", " at the foot on the plane"),
+    ("", PLANE_BUFFERS_SUFFIX, "with_plane_buffers_status", " with the plane's buffers"),
+    ("", "", "status", ""),
+)
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -188,31 +194,24 @@ def _long_name(name: str, landscape: LandscapeData, group: str) -> str:
         return "number of the checkpoint" if unit == "checkpoint" else f"{unit} of the checkpoint"
     if found := _OF_SAMPLES.get(name) or _STATUS.get(name) or (_OF_NETWORKS.get(name) if group else None):
         return found
-    if name.startswith(PROJECTED_PREFIX):
-        return f"{_metric(name.removeprefix(PROJECTED_PREFIX), landscape)} at the foot on the plane"
-    if name.endswith(PLANE_BUFFERS_SUFFIX):
-        return f"{_metric(name.removesuffix(PLANE_BUFFERS_SUFFIX), landscape)} with the plane's buffers"
-    return _metric(name, landscape)
-
-
-def _metric(name: str, landscape: LandscapeData) -> str:
-    found = MetricName.read(name, landscape.metrics)
-    words = found.text(main_dataset(landscape))
-    quantity = _QUANTITIES.get(found.quantity, found.quantity)
+    prefix, suffix, _, at_place = _place(name)
+    metric = MetricName.read(name.removeprefix(prefix).removesuffix(suffix), landscape.metrics)
+    words = metric.text(main_dataset(landscape))
+    quantity = _QUANTITIES.get(metric.quantity, metric.quantity)
     if quantity.endswith("_stderr"):
         quantity = f"standard error of the {quantity.removesuffix('_stderr')}"
-    return quantity + words.removeprefix(found.quantity)
+    return quantity + words.removeprefix(metric.quantity) + at_place
+
+
+def _place(name: str) -> tuple[str, str, str, str]:
+    return next(place for place in _PLACES if name.startswith(place[0]) and name.endswith(place[1]))
 
 
 def _related(name: str, landscape: LandscapeData, among: Container[Any]) -> str:
     """Returns the variables that say how exact a metric is, and whether it was measured at all."""
-    if name in landscape.metrics:
-        prefix, suffix, status = "", "", "status"
-    elif name.startswith(PROJECTED_PREFIX) and name not in _STATUS:
-        prefix, suffix, status = PROJECTED_PREFIX, "", f"{PROJECTED_PREFIX}status"
-    elif name.endswith(PLANE_BUFFERS_SUFFIX):
-        prefix, suffix, status = "", PLANE_BUFFERS_SUFFIX, "with_plane_buffers_status"
-    else:
+    is_metric = name in landscape.metrics
+    prefix, suffix, status, _ = _PLACES[-1] if is_metric else _place(name)
+    if not is_metric and (name in _STATUS or status == "status"):
         return ""
     metric = MetricName.read(name.removeprefix(prefix).removesuffix(suffix), landscape.metrics)
     errors = [] if metric.is_error else [metric.standard_error, *(["loss_error"] if str(metric) == "loss" else [])]
