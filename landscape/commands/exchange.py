@@ -109,19 +109,19 @@ def convert(
         )
     if tracker is not None:
         check_left_out(where, {"output": output, "overwrite": overwrite})
-        return _log(files[0], tracker, options)
-    if source == "checkpoints":
-        return _import_checkpoints(files, needed("--output", output, "give the run directory"), overwrite, options)
-    target = Path(needed("--output", output, "give a file such as -o NAME.csv, or --to a tracker"))
-    if source is not None:
-        return _import(files[0], target, overwrite, options)
-    return _export(files[0], target, overwrite, options)
+        _log(files[0], tracker, options)
+    elif source == "checkpoints":
+        _import_checkpoints(files, needed("--output", output, "give the run directory"), overwrite, options)
+    else:
+        target = Path(needed("--output", output, "give a file such as -o NAME.csv, or --to a tracker"))
+        convert_one = _export if source is None else _import
+        convert_one(files[0], target, overwrite, options)
 
 
 def _export(file: str, output: Path, overwrite: bool, options: Mapping[str, Any]) -> None:
     from ..landscape import Landscape
 
-    for path in Landscape.load(file).export(output, options["format"], metric=options["metric"], overwrite=overwrite):
+    for path in Landscape.load(file).export(output, overwrite=overwrite, **options):
         typer.echo(str(path))
 
 

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -19,9 +19,7 @@ from ..record.checks import PointStatus
 from ..record.option import Option
 from ..record.options import RunCurvatureOptions, options_of
 from ..sampling.sampling import share_of
-
-if TYPE_CHECKING:
-    from .run_facts import FoundFile, RunContents
+from .run_facts import FoundFile, RunContents
 
 PLACEHOLDER = "module:callback_fn"
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
