@@ -13,7 +13,7 @@ import typer
 from collectors.files.local_files import write_text
 from collectors.validation import check_choice, check_float
 
-from .. import figures
+from .. import captions, figures
 from ..drawing.appearance import STYLES
 from ..errors import MEASURE_BARRIER
 from ..figures.kinds import KINDS, OPTIONS, Picture, by_file, names_of, usual_picture
@@ -28,7 +28,6 @@ from .options import OUTPUT, with_options
 from .page import ENDINGS, OF_PAGES, make_page, watch
 
 if TYPE_CHECKING:
-    from ..captions import Caption
     from ..landscape import Landscape
 
 _MOVING = (".gif", ".mp4")
@@ -140,7 +139,7 @@ def plot(
     picture, objects = _read(kind, files, output, typed.get("metric", []))
     wanted = {**_with_topology(picture, typed), "theme": options["theme"]}
     checked = picture.checked(objects, wanted)
-    captions = _captions(picture, objects, checked) if caption else []
+    beside = _captions(picture, objects, checked) if caption else []
     for name, value in (("dpi", dpi), ("path", output)):
         if name in picture.options:
             wanted[name] = value
@@ -155,13 +154,13 @@ def plot(
             axes = drawn[0] if isinstance(drawn, list) else drawn
             # In print 300 dots per inch are asked for, on a screen 200 are enough.
             usual = 400 if STYLES[options["style"]]["paper"] else 200
-            description = " ".join(item.alt for item in captions) or None
+            description = " ".join(item.alt for item in beside) or None
             figures.save_figure(axes, output, dpi=dpi or usual, description=description)
         typer.echo(str(output))
-        if captions:
-            beside = output.with_name(f"{output.stem}_caption.txt")
-            write_text(beside, "\n".join(map(str, captions)))
-            typer.echo(str(beside))
+        if beside:
+            target = output.with_name(f"{output.stem}_caption.txt")
+            write_text(target, "\n".join(map(str, beside)))
+            typer.echo(str(target))
 
 
 def draw_beside(landscape: Landscape) -> Path:
@@ -211,10 +210,8 @@ def _with_topology(picture: Picture, typed: Mapping[str, Any]) -> dict[str, Any]
     return {**{name: value for name, value in typed.items() if name != "persistence"}, "topology": persistence}
 
 
-def _captions(picture: Picture, landscapes: Sequence[Any], options: Mapping[str, Any]) -> list[Caption]:
+def _captions(picture: Picture, landscapes: Sequence[Any], options: Mapping[str, Any]) -> list[captions.Caption]:
     """Returns the caption of a picture; of multiples, one for each of them."""
-    from .. import captions
-
     first = landscapes[0]
     if picture.file == "comparison":
         return [first.caption()]
