@@ -65,6 +65,7 @@ class Network:
         return replace(self, weights=align(as_reader(self.label, self.weights), space))
 
     def recognized(self) -> Network:
+        """Returns it with its SHA-256."""
         return self if self.sha256 else replace(self, sha256=self.weights.sha256())
 
 
