@@ -17,10 +17,6 @@ from .arguments import load_function, numbers_between, numbers_of, options_named
 from .options import OUTPUT, WORKER_OPTIONS, RunDirectory, with_options
 
 
-def _density(flag: str, text: str) -> tuple[int, ...]:
-    return numbers_between("x", flag, text, "random starts x products of each, such as 4x40", int, (2,))
-
-
 @with_options(
     "function", "numbers", "top", "bottom", "matrix", "trace_probes", "density", "tolerance", "max_products",
     "keep_vectors", "seed", "num_samples", "device_ids", "output", "name", "overwrite", *WORKER_OPTIONS, "samples",
@@ -31,7 +27,6 @@ def _density(flag: str, text: str) -> tuple[int, ...]:
         "density_probes": "--density (random starts)",
         "density_steps": "--density (products of each)",
     },
-    read={"density": _density},
     table={
         "numbers": Option(None, help="Checkpoints such as 0,5,20, or 0-20 for all from 0 to 20; all when absent."),
         "density": Option(None, help="Measure the density of all eigenvalues: random starts x products of each, such "
@@ -44,18 +39,20 @@ def curvature(
     *,
     function: str,
     numbers: str | None,
-    density: tuple[int, int] | None,
+    density: str | None,
     **options: Any,
 ) -> Sequence[Any]:
     """Measures how sharp the loss is at a run's checkpoints; after an interruption the same command continues."""
     from ..curvature.facts import curvature_text
     from ..summary_landscape import SummaryLandscape
 
-    run = SummaryLandscape(run_directory)
-    if density is not None:
-        options["density_probes"], options["density_steps"] = density
+    run, called = SummaryLandscape(run_directory), load_function(function)
     chosen = None if numbers is None else numbers_of("--numbers", numbers, run_directory)
-    found = run.gen_curvature(load_function(function), chosen, **options)
+    if density is not None:
+        expected = "random starts x products of each, such as 4x40"
+        starts = numbers_between("x", "--density", density, expected, int, (2,))
+        options["density_probes"], options["density_steps"] = starts
+    found = run.gen_curvature(called, chosen, **options)
     if found is None:
         return []
     typer.echo(curvature_text(found))
