@@ -1,5 +1,10 @@
 """The base error of this project, and what can go wrong with a run directory."""
 
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
 
 class LandscapeError(Exception):
     """Something about a landscape or its run went wrong; the text says what and how to mend it."""
@@ -45,3 +50,12 @@ class CheckpointError(LandscapeError):
 
 class CheckpointWriteError(LandscapeError):
     """A checkpoint could not be written; training stops, because the run would have a hole."""
+
+
+@contextlib.contextmanager
+def reporting(what: str, remedy: str = "", kind: type[LandscapeError] = RunDirectoryError) -> Iterator[None]:
+    """Turns what the operating system refuses into an error that says what failed, why, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {reason_of(error)}. {remedy}".rstrip()) from error

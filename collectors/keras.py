@@ -43,7 +43,7 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
         """Ends what a failed ``fit`` left open, and checks that the requested steps are visible."""
         self._leave(TrainingFailedError("the training before this one did not end"))
         hidden = self.model.steps_per_execution
-        if hidden > 1 and self._counts_steps:
+        if hidden > 1 and self._collector.counts_steps:
             raise ValueError(
                 f"collect_landscape counts steps, but the model was compiled with steps_per_execution={hidden}, and "
                 f"Keras shows its weights only after each {hidden} steps; compile it with steps_per_execution=1, or "
@@ -82,7 +82,7 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
     def _begin(self, epoch: int) -> None:
         optimizer = self.model.optimizer
         step = int(to_array(optimizer.iterations))
-        if epoch and not step and self._counts_steps:
+        if epoch and not step and self._collector.counts_steps:
             raise ValueError(
                 f"collect_landscape counts steps, but fit goes on at initial_epoch={epoch} with an optimizer that has "
                 "made none; load the whole model (keras.models.load_model), which brings its optimizer along, or use "
@@ -90,7 +90,7 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
             )
         every = self._updates_every = int(optimizer.gradient_accumulation_steps or 1)
         steps = self.params.get("steps")
-        if steps and not self._counts_steps and (not step or self._collector._existing != "resume"):
+        if steps and not self._collector.counts_steps and (not step or self._collector._existing != "resume"):
             # Epochs are numbered by fit alone; the optimizer may be new, or may have trained something else before.
             step = epoch * steps // every
         self._batches_before_epoch, self._batches_in_epoch = step * every, 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from .callbacks.callback import EVAL_HOOKS, TRAIN_HOOKS, Callback, CallbackParameters, RunContext, add_hooks
-from .callbacks.callback_manager import CallbackManager
+from .callbacks.callback_manager import HostedCallbacks
 from .recording.summary_collector import SummaryCollector as _SummaryCollector
 from .recording.trainer_collector import TrainerCollector
 
@@ -55,8 +55,7 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
             return
         if sum(isinstance(item, SummaryCollector) for item in parameters.get("list_callback") or ()) > 1:
             raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
-        if self._counts_steps and _hides_steps(parameters):
-            raise _steps_hidden()
+        _check_steps(self._collector.counts_steps, parameters)
 
     def epoch_begin(self, run_context: Any) -> None:
         """Opens the run directory in the first epoch; only then it is known where the training starts."""
@@ -89,7 +88,7 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
             self._leave(None)
 
 
-class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
+class InMindSpore(HostedCallbacks, mindspore.train.Callback):  # type: ignore[misc]
     """Lets callbacks of this library run inside MindSpore's ``Model``.
 
     Example::
@@ -117,18 +116,12 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
     """
 
     def __init__(self, *callbacks: Callback) -> None:
-        super().__init__()
-        if not callbacks:
-            raise ValueError("callbacks must be given, at least one: InMindSpore(callback, ...).")
-        if any(isinstance(callback, mindspore.train.Callback) for callback in callbacks):
-            raise TypeError(
-                "callbacks must be callbacks of this library, but one is a mindspore.train.Callback, which Model takes "
-                "as it is: Model.train(..., callbacks=[callback, InMindSpore(...)]). Of the collectors, give "
-                "collectors.SummaryCollector."
-            )
-        self._manager = CallbackManager(callbacks)
-        self._audience = self._manager
-        self._context: _Context | None = None
+        super().__init__(
+            callbacks,
+            mindspore.train.Callback,
+            "mindspore.train.Callback, which Model takes as it is: Model.train(..., callbacks=[callback, "
+            "InMindSpore(...)]). Of the collectors, give collectors.SummaryCollector.",
+        )
         self._depth = self._steps_before = self._epochs_before = 0
 
     def __enter__(self) -> Self:
@@ -153,8 +146,7 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
         counts_steps = any(
             isinstance(callback, _SummaryCollector) and callback.counts_steps for callback in self._manager.callbacks
         )
-        if counts_steps and _hides_steps(run_context.original_args()):
-            raise _steps_hidden()
+        _check_steps(counts_steps, run_context.original_args())
 
     def on_train_epoch_begin(self, run_context: Any) -> None:
         """Begins an epoch, and before the first one the run."""
@@ -162,7 +154,7 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
             given = run_context.original_args()
             self._epochs_before, steps_done = _done_before(given)
             self._steps_before = steps_done - given.cur_step_num
-            self._context = _Context(CallbackParameters())
+            self._context = RunContext(CallbackParameters())
             self._update(run_context)
             self._params.update(cur_epoch_num=self._epochs_before, initial_step=steps_done)
             self._manager.on_train_begin(self._context)
@@ -170,7 +162,7 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
 
     def on_eval_begin(self, run_context: Any) -> None:
         if self._context is None:
-            self._context = _Context(CallbackParameters())
+            self._context = RunContext(CallbackParameters())
         elif "train_network" in self._params:
             self._audience = self._manager.for_fit_evaluation()
         self._call("on_eval_begin", run_context)
@@ -179,12 +171,6 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
         """Ends an evaluation; its metrics are there."""
         self._call("on_eval_end", run_context)
         self._audience = self._manager
-
-    @property
-    def _params(self) -> CallbackParameters:
-        assert self._context is not None
-        params: CallbackParameters = self._context.original_args()
-        return params
 
     def _call(self, hook: str, run_context: Any) -> None:
         if self._context is None:
@@ -195,7 +181,6 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
             run_context.request_stop()
 
     def _update(self, run_context: Any) -> None:
-        assert self._context is not None
         given = run_context.original_args()
         params = self._params
         # After an epoch's end hook MindSpore takes the results of its evaluation out.
@@ -221,12 +206,6 @@ class InMindSpore(mindspore.train.Callback):  # type: ignore[misc]
 add_hooks(InMindSpore, InMindSpore._call, {*TRAIN_HOOKS, *EVAL_HOOKS} - set(vars(InMindSpore)))
 
 
-class _Context(RunContext):
-    """Our run context, which also says whether the present epoch went through all its batches."""
-
-    exhausted = True
-
-
 def _done_before(parameters: Any) -> tuple[int, int]:
     """Returns how many epochs and steps came before a training, in its first epoch's first hook."""
     epochs_done = parameters.cur_epoch_num - 1
@@ -238,13 +217,10 @@ def _epoch_is_whole(parameters: Any) -> bool:
     return bool(parameters["cur_step_num"] % parameters["batch_num"] == 0)
 
 
-def _steps_hidden() -> ValueError:
-    return ValueError(
-        'collect_landscape has unit="step", but with dataset_sink_mode=True MindSpore shows callbacks no single steps; '
-        'train with dataset_sink_mode=False, or collect with unit="epoch".'
-    )
-
-
-def _hides_steps(parameters: Any) -> bool:
+def _check_steps(are_counted: bool, parameters: Any) -> None:
     in_graph = mindspore.get_context("mode") == mindspore.GRAPH_MODE
-    return bool(parameters.dataset_sink_mode) and in_graph and parameters.get("sink_size") != 1
+    if are_counted and parameters.dataset_sink_mode and in_graph and parameters.get("sink_size") != 1:
+        raise ValueError(
+            'collect_landscape has unit="step", but with dataset_sink_mode=True MindSpore shows callbacks no single '
+            'steps; train with dataset_sink_mode=False, or collect with unit="epoch".'
+        )

@@ -9,14 +9,11 @@ from .validation import wrong_value
 
 _MICRO, _MACRO = {"average": "micro"}, {"average": "macro"}
 _BY_CLASS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "acc": ("MulticlassAccuracy", _MICRO),
-    "accuracy": ("MulticlassAccuracy", _MICRO),
-    "top_1_accuracy": ("MulticlassAccuracy", _MICRO),
+    **dict.fromkeys(("acc", "accuracy", "top_1_accuracy"), ("MulticlassAccuracy", _MICRO)),
     "top_5_accuracy": ("MulticlassAccuracy", {**_MICRO, "top_k": 5}),
     "precision": ("MulticlassPrecision", _MACRO),
     "recall": ("MulticlassRecall", _MACRO),
-    "f1": ("MulticlassF1Score", _MACRO),
-    "F1": ("MulticlassF1Score", _MACRO),
+    **dict.fromkeys(("f1", "F1"), ("MulticlassF1Score", _MACRO)),
     "confusion_matrix": ("MulticlassConfusionMatrix", {}),
 }
 _BY_VALUE = {"mae": "MeanAbsoluteError", "mse": "MeanSquaredError"}

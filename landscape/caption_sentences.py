@@ -18,7 +18,6 @@ from .record.checks import PointStatus
 from .roles import ORIGIN
 from .scales.choosing import is_flat
 from .scales.landscape_scale import known
-from .scales.levels import number_text
 from .scales.scale import Scale
 
 _NORMALIZED = {
@@ -172,7 +171,7 @@ def range_text(name: str, values: NDArray[Any], status: NDArray[Any]) -> str:
     if not is_flat(*ends):
         return f"The {name} ranges from {value_range(values, status)}"
     left = values.size - int(np.isfinite(shown).sum())
-    note = flat_note(name, ends[0], number_text(ends[0]), shown)
+    note = flat_note(name, ends[0], shown)
     return capital(note) + (f"; {left:,} others have no value" if left else "")
 
 

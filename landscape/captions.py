@@ -137,7 +137,7 @@ def difference_caption(
         *of_each({side: samples_sentence(item, metric) for side, item, metric in each}),
         f"Colours change at zero, below which {sides_called[0]} is lower",
         scale_text(found.scale(options), "Colours"),
-        "" if chance is None else f"Hatched: {chance.text}",
+        "" if chance is None else f"Hatched: {chance[1]}",
     ]
     lower, higher = int((measured < 0).sum()), int((measured > 0).sum())
     signs = f"It is below zero, where {sides_called[0]} is lower, at {lower:,} points, and above zero at {higher:,}"
@@ -146,7 +146,7 @@ def difference_caption(
         range_text("difference", measured, found.status),
         signs if lower or higher else "",
         *(lowest_text(ours, measured, word) for word in ("lowest", "highest")),
-        "" if chance is None else f"Hatched is what may be chance: {chance.text}",
+        "" if chance is None else f"Hatched is what may be chance: {chance[1]}",
     ]
     return _caption(sentences, alt, ours, theirs)
 

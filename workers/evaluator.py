@@ -15,6 +15,7 @@ from collectors.shapes import Float64
 from .curvature.products import WITHOUT_GRADIENTS, ProductSettings, ShareProducts
 from .curves.curve import CurveTask, Fitting
 from .errors import CallbackFunctionError, CurvatureError, CurveError
+from .hardware import peak_memory
 from .measurement_options import MeasurementOptions
 from .measurement_plan import MeasurementPlan, Workload
 from .metric_names import metric_name_problem
@@ -53,6 +54,7 @@ class OriginMeasurement:
         seconds_of_extremes: of these, those of the ends of the Hessian's spectrum.
         products: with the Hessian, that these took.
         pass_cost: where samples are read anew in each pass, what one costs.
+        memory: the most bytes that the process had taken by then; 0 where the system does not say.
     """
 
     values: tuple[dict[str, float], ...]
@@ -62,6 +64,7 @@ class OriginMeasurement:
     seconds_of_extremes: float = 0.0
     products: int = 0
     pass_cost: PassCost | None = None
+    memory: int = field(default_factory=peak_memory)
 
 
 @dataclass(frozen=True)
@@ -284,6 +287,6 @@ def fit_curve(evaluator: Evaluator, task: CurveTask, begun: Fitting | None, seco
     if isinstance(evaluator, FitsCurves):
         return evaluator.fit_curve(task, begun, seconds)
     raise CurveError(
-        f"{type(evaluator).__name__} cannot fit a curve, which needs gradients of the loss, in PyTorch. The barrier on "
-        "the straight line can be measured in any framework (Measure.barrier)."
+        f"{type(evaluator).__name__} cannot fit a curve, which needs gradients of the loss: networks of PyTorch, JAX "
+        "and Keras have them. The barrier on the straight line can be measured in any framework (Measure.barrier)."
     )

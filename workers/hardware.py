@@ -102,6 +102,15 @@ def free_memory() -> float:
     return max(0.0, min(found))
 
 
+def peak_memory() -> int:
+    """Returns the most bytes of memory that this process has taken so far; 0 where the system does not say."""
+    if system.WINDOWS:
+        return 0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if system.MACOS else 1024)
+
+
 def _free_of_machine() -> float:
     """Returns the bytes that are free as far as the system says; half of all where it does not."""
     numbers = _numbers(Path("/proc/meminfo"))

@@ -66,8 +66,8 @@ class MeasurementOptions:
             "interpolate" (between the networks through which the plane goes).
         recalibration_batch_size: samples per batch while statistics are recomputed.
         precision: of the forward passes: "float32" (the network computes as it was built, float32 in full), or, for
-            PyTorch, "tf32" (matrix products and convolutions of float32 in TensorFloat-32, on GPUs) or "bfloat16"
-            (under autocast; weights stay float32, and loss and metrics get the outputs in float32).
+            PyTorch, "tf32" (matrix products and convolutions of float32 in TensorFloat-32, on GPUs) or, for PyTorch
+            and Keras, "bfloat16" (under autocast; weights stay float32, and loss and metrics get outputs in float32).
         groups: of samples whose losses are measured each, beside the loss of all: "target" (the classes), or a function
             of (inputs, targets) of a batch that returns a whole number for each sample; None for no groups.
         seed_each_point: whether a loss that draws random numbers draws the same ones at every point, by ``seed`` (for

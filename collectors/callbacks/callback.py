@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ..process_rank import parallel_parameters
 from ..validation import check_instance, wrong_type
 
 if TYPE_CHECKING:
@@ -91,6 +92,42 @@ def parameters_of(run_context: RunContext) -> Any:
     """Returns a run's parameters, live and with attributes, also where somebody's own loop has a plain dictionary."""
     given = run_context.original_args()
     return _PlainParameters(given) if type(given) is dict else given
+
+
+# What a training gets back after an evaluation inside it.
+_OF_TRAINING = ("mode", "cur_step_num", "batch_num", "dataset_sink_mode", "net_outputs")
+
+
+def training_parameters(step: int, scaler: Any, **known: Any) -> CallbackParameters:
+    """Returns the parameters of a training that begins: what its trainer knows, and what all have."""
+    return CallbackParameters(
+        mode="train",
+        **known,
+        **parallel_parameters(),
+        train_dataset_element=None,
+        cur_step_num=step,
+        initial_step=step,
+        dataset_sink_mode=False,
+        loss_scale_manager=scaler,
+        # The reference's spelling, for callbacks that were written against it.
+        loss_scale_mananger=scaler,
+        last_save_ckpt_step=None,
+        latest_ckpt_file=None,
+    )
+
+
+def begin_evaluation(params: CallbackParameters, network: Any, dataset: Any, batch_num: int | None) -> dict[str, Any]:
+    """Sets the parameters for an evaluation, and returns those of the training around it."""
+    training = {key: params[key] for key in _OF_TRAINING if key in params}
+    params.update(
+        mode="eval",
+        eval_network=network,
+        valid_dataset=dataset,
+        batch_num=batch_num,
+        cur_step_num=0,
+        dataset_sink_mode=False,
+    )
+    return training
 
 
 class Callback:

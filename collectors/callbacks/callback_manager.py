@@ -56,11 +56,8 @@ class CallbackManager(Callback):
 
         Do not enter it: this manager enters and leaves the callbacks.
         """
-
-        def takes_part(callback: Callback) -> bool:
-            return not isinstance(callback, BuiltInCallback) or callback.called_in_fit_evaluation
-
-        return CallbackManager(list(filter(takes_part, self._active)), strict=self._strict)
+        kept = [item for item in self._active if not isinstance(item, BuiltInCallback) or item.called_in_fit_evaluation]
+        return CallbackManager(kept, strict=self._strict)
 
     def telling(self, run_context: RunContext) -> Tell:
         """Returns what tells the callbacks of the events within steps; it does nothing where nobody listens."""
@@ -158,6 +155,24 @@ class CallbackManager(Callback):
 
 
 add_hooks(CallbackManager, CallbackManager._pass_on)
+
+
+class HostedCallbacks:
+    """Callbacks, with a run context that they share, inside another library's trainer; the first base of that's own."""
+
+    def __init__(self, callbacks: Sequence[Callback], foreign: type, advice: str) -> None:
+        super().__init__()
+        if not callbacks:
+            raise ValueError(f"callbacks must be given, at least one: {type(self).__name__}(callback, ...).")
+        if any(isinstance(callback, foreign) for callback in callbacks):
+            raise TypeError(f"callbacks must be callbacks of this library, but one is a {advice}")
+        self._manager = CallbackManager(callbacks)
+        self._audience = self._manager
+        self._context: Any = None
+
+    @property
+    def _params(self) -> Any:
+        return self._context.original_args()
 
 
 def silent(event: str, **values: Any) -> None:

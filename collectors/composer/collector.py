@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..recording.summary_collector import SummaryCollector as _SummaryCollector
-from ..recording.trainer_collector import takes_arguments_of
+from ..recording.trainer_collector import HasCollector, takes_arguments_of
 from .in_composer import InComposer
 
 if TYPE_CHECKING:
     from composer import Logger, State
 
 
-class SummaryCollector(InComposer):
+class SummaryCollector(HasCollector, InComposer):
     """Records a Composer training for TensorBoard, and saves checkpoints from which landscapes are drawn later.
 
     A ``composer.Callback`` for ``composer.Trainer(callbacks=[...])`` that collects what
@@ -39,15 +39,6 @@ class SummaryCollector(InComposer):
         self._collector = _SummaryCollector(*arguments, **options)
         super().__init__(self._collector)
         self._has_run = False
-
-    @property
-    def summary_dir(self) -> str:
-        """The run directory."""
-        return self._collector.summary_dir
-
-    def capture(self, plugin: str, name: str, value: Any) -> None:
-        """Takes a value from inside a training forward pass; see ``collectors.SummaryCollector.capture``."""
-        self._collector.capture(plugin, name, value)
 
     def fit_start(self, state: State, logger: Logger) -> None:
         if state.fsdp_enabled:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import composer
 import torch
+from composer import ComposerModel, State, Time, Timestamp
 from composer.loggers import LoggerDestination
+from composer.utils import get_device
+from torch import nn
 
-from ..callbacks.callback import STEP_EVENTS, RunContext, StepListener, add_hooks
+from ..callbacks.callback import STEP_EVENTS, CallbackParameters, RunContext, StepListener, add_hooks
 from ..callbacks.callback_manager import restore_callbacks, states_of
-from ..networks.batches import sample_count
+from ..networks.batches import call_network, sample_count
 from ..validation import check_instance
-from .state import EVAL_LABEL, TRAIN_LABEL, as_metrics, load_timestamp, save_timestamp, state_of_run, use_data
+
+TRAIN_LABEL, EVAL_LABEL = "train", "eval"
+_DEVICES = {"cuda": "gpu", "mps": "mps"}
 
 HOOK_EVENTS: Mapping[str, tuple[str, ...]] = {
     "begin": ("init", "before_load", "after_load"),
@@ -77,7 +84,7 @@ class FromComposer(StepListener):
             check_instance(f"loggers[{index}]", logger, LoggerDestination, "a composer LoggerDestination")
         self._callback = callback
         self._loggers = list(loggers)
-        self._state: composer.State | None = None
+        self._state: State | None = None
         self._logger: composer.Logger | None = None
         self._evaluates_alone = self._epoch_is_open = False
         self._seen_at = self._eval_began_at = 0.0
@@ -129,7 +136,7 @@ class FromComposer(StepListener):
         params, state = run_context.original_args(), self._state or self._begin(run_context)
         self._end_epoch(run_context)
         self._run("evaluations begin" if self._evaluates_alone else "evaluations begin in fit", run_context)
-        state.eval_timestamp = composer.Timestamp()
+        state.eval_timestamp = Timestamp()
         use_data(state, params.valid_dataset, EVAL_LABEL, params)
         self._eval_began_at = perf_counter()
         self._run("on_eval_begin", run_context)
@@ -154,7 +161,9 @@ class FromComposer(StepListener):
         """Runs ``eval_end`` and ``eval_after_all``, or ``eval_standalone_end`` outside of training."""
         params, state = run_context.original_args(), self._now
         results = {**params.metrics, **params.get("eval_results", {})}
-        state.eval_metrics = {EVAL_LABEL: as_metrics(results)}
+        state.eval_metrics = {
+            EVAL_LABEL: {name: SimpleNamespace(compute=partial(torch.as_tensor, results[name])) for name in results}
+        }
         state.eval_metric_values = dict(results)
         self._log({f"metrics/{EVAL_LABEL}/{name}": value for name, value in results.items()})
         self._run("on_eval_end", run_context)
@@ -204,12 +213,12 @@ class FromComposer(StepListener):
         return [self._callback, *self._loggers]
 
     @property
-    def _now(self) -> composer.State:
+    def _now(self) -> State:
         if self._state is None:
             raise RuntimeError("FromComposer got a hook before on_train_begin or on_eval_begin; hand on all hooks.")
         return self._state
 
-    def _begin(self, run_context: RunContext) -> composer.State:
+    def _begin(self, run_context: RunContext) -> State:
         steps_done = getattr(run_context, "epoch_steps", 0)
         self._state = state_of_run(run_context.original_args(), steps_done, self._everyone)
         self._duration = self._state.max_duration
@@ -273,3 +282,63 @@ def _warn_of_missing_events(callback: composer.Callback) -> None:
         UserWarning,
         stacklevel=3,
     )
+
+
+class NetworkAsComposerModel(ComposerModel):  # type: ignore[misc]
+    """A network and its loss function (None: it returns its loss) as a ComposerModel of (inputs, targets) batches."""
+
+    def __init__(self, network: nn.Module, loss_fn: Callable[..., Any] | None) -> None:
+        super().__init__()
+        self.module = network
+        # In a tuple, because the parameters of a loss function are none of the network's.
+        self._loss_fn = (loss_fn,)
+
+    def forward(self, batch: Any) -> Any:
+        return call_network(self.module, batch[0])
+
+    def loss(self, outputs: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        (loss_fn,) = self._loss_fn
+        return outputs if loss_fn is None else loss_fn(outputs, batch[1])
+
+
+def state_of_run(params: CallbackParameters, epoch_steps: int, callbacks: list[Any]) -> State:
+    """Returns Composer's state of a run of our Model, which begins with ``epoch_steps`` batches of its epoch done."""
+    network = params.network
+    parameter = next(network.parameters(), None)
+    device = "cpu" if parameter is None else _DEVICES.get(parameter.device.type, "cpu")
+    is_model = isinstance(network, ComposerModel)
+    epochs = params.get("epoch_num")
+    state = State(
+        model=network if is_model else NetworkAsComposerModel(network, params.get("loss_fn")),
+        rank_zero_seed=torch.initial_seed(),
+        run_name=type(network).__name__,
+        device=get_device(device),
+        max_duration=None if epochs is None else Time(epochs, "ep"),
+        train_dataloader=params.get("train_dataset"),
+        optimizers=params.get("optimizer"),
+        scaler=params.get("loss_scale_manager"),
+        callbacks=callbacks,
+    )
+    state.timestamp = Timestamp(
+        epoch=params.get("cur_epoch_num", 0), batch=params.get("cur_step_num", 0), batch_in_epoch=epoch_steps
+    )
+    return state
+
+
+def use_data(state: State, dataset: Any, label: str, params: CallbackParameters) -> None:
+    """Begins to go through a data set, of which ``params`` may know the number of batches."""
+    steps = params.get("batch_num")
+    state.set_dataloader(dataset, label, -1 if steps is None else steps)
+
+
+def save_timestamp(timestamp: Timestamp) -> dict[str, Any]:
+    values = timestamp.state_dict()
+    return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in values.items()}
+
+
+def load_timestamp(values: dict[str, Any]) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.load_state_dict(
+        {name: timedelta(seconds=value) if name.endswith("_wct") else value for name, value in values.items()}
+    )
+    return timestamp

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import composer
 import torch
 
-from ..callbacks.callback import Callback, CallbackParameters, RunContext
-from ..callbacks.callback_manager import CallbackManager, restore_callbacks, states_of
+from ..callbacks.callback import Callback, CallbackParameters, RunContext, begin_evaluation, training_parameters
+from ..callbacks.callback_manager import HostedCallbacks, restore_callbacks, states_of
 from ..networks.torch_network import unwrap
-from ..process_rank import parallel_parameters
 
 if TYPE_CHECKING:
     from composer import Logger, State
@@ -34,7 +33,6 @@ EVENT_HOOKS: Mapping[str, tuple[str, ...]] = {
     "eval_end": ("on_eval_epoch_end", "on_eval_end"),
 }
 """Which of our hooks run at which of Composer's events; all other events mean nothing to our callbacks."""
-_FROM_TRAINING = ("mode", "cur_step_num", "batch_num", "net_outputs")
 
 
 def _in_a_run(handle: Callable[[InComposer, State, Logger], None]) -> Callable[[InComposer, State, Logger], None]:
@@ -49,7 +47,7 @@ def _in_a_run(handle: Callable[[InComposer, State, Logger], None]) -> Callable[[
     return handle_in_a_run
 
 
-class InComposer(composer.Callback):  # type: ignore[misc]
+class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
     """Lets callbacks of this library run inside a Composer trainer.
 
     Example::
@@ -90,17 +88,8 @@ class InComposer(composer.Callback):  # type: ignore[misc]
     """Whether ``on_train_epoch_end`` runs for an epoch that ends early."""
 
     def __init__(self, *callbacks: Callback) -> None:
-        super().__init__()
-        if not callbacks:
-            raise ValueError("callbacks must be given, at least one: InComposer(callback, ...).")
-        if any(isinstance(callback, composer.Callback) for callback in callbacks):
-            raise TypeError(
-                "callbacks must be callbacks of this library, but one is a composer.Callback, which the trainer takes "
-                "as it is: Trainer(callbacks=[callback, InComposer(...)])."
-            )
-        self._manager = CallbackManager(callbacks)
-        self._audience = self._manager
-        self._context: RunContext | None = None
+        advice = "composer.Callback, which the trainer takes as it is: Trainer(callbacks=[callback, InComposer(...)])."
+        super().__init__(callbacks, composer.Callback, advice)
         self._training: dict[str, Any] | None = None
         self._in_epoch = False
         self._evaluates_for_fit = False
@@ -170,7 +159,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
                 self._begin_run(CallbackParameters(mode="eval", network=unwrap(state.model)))
             if self._evaluates_for_fit:
                 self._audience = self._manager.for_fit_evaluation()
-            self._training = _begin_evaluation(self._params, state)
+            self._training = begin_evaluation(self._params, state.model, state.dataloader, _batches_of(state))
             self._call("eval_start", state)
 
     @_in_a_run
@@ -223,12 +212,6 @@ class InComposer(composer.Callback):  # type: ignore[misc]
                 "overridden, hand on all events: super().run_event(event, state, logger)."
             )
         return True
-
-    @property
-    def _params(self) -> CallbackParameters:
-        assert self._context is not None
-        params: CallbackParameters = self._context.original_args()
-        return params
 
     def _begin_run(self, params: CallbackParameters) -> None:
         self._manager.__enter__()
@@ -304,42 +287,18 @@ class InComposer(composer.Callback):  # type: ignore[misc]
 def _training_parameters(state: State) -> CallbackParameters:
     network = unwrap(state.model)
     batch_num = _batches_of(state)
-    step = int(state.timestamp.batch)
-    return CallbackParameters(
-        mode="train",
+    return training_parameters(
+        int(state.timestamp.batch),
+        state.scaler,
         network=network,
         train_network=state.model,
         loss_fn=getattr(network, "loss", None),
         optimizer=state.optimizers[0] if state.optimizers else None,
         train_dataset=state.dataloader,
-        train_dataset_element=None,
         epoch_num=_epochs(state, batch_num),
         cur_epoch_num=int(state.timestamp.epoch),
         batch_num=batch_num,
-        cur_step_num=step,
-        initial_step=step,
-        **parallel_parameters(),
-        dataset_sink_mode=False,
-        loss_scale_manager=state.scaler,
-        # The reference's spelling, for callbacks that were written against it.
-        loss_scale_mananger=state.scaler,
-        last_save_ckpt_step=None,
-        latest_ckpt_file=None,
     )
-
-
-def _begin_evaluation(params: CallbackParameters, state: State) -> dict[str, Any]:
-    """Sets the parameters for an evaluation and returns those of the training around it."""
-    training = {key: params[key] for key in _FROM_TRAINING if key in params}
-    params.update(
-        mode="eval",
-        eval_network=state.model,
-        valid_dataset=state.dataloader,
-        batch_num=_batches_of(state),
-        cur_step_num=0,
-        dataset_sink_mode=False,
-    )
-    return training
 
 
 def _evaluation_results(state: State) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Threads that write for callers who must not wait: the newest state, or jobs in order; and what is tried again."""
+"""Threads that write for callers who must not wait: jobs in order, and the newest state; and what is tried again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 _Result = TypeVar("_Result")
 
@@ -21,24 +21,29 @@ class WriterClosedError(RuntimeError):
     """A job was submitted after ``close``."""
 
 
-# Both writers: the thread begins with the first thing to do. Its first error ends it and drops what waits; every later
-# call raises that error. A forked process has a copy of the object without the thread; closing the copy does nothing.
-class NewestState:
-    """Saves a state that keeps changing, at most once per ``interval`` seconds, and not before the first is over."""
+# The thread begins with the first thing to do. Its first error ends it and drops what waits; every later call raises
+# that error. A forked process has a copy of the object without the thread; closing the copy does nothing.
+class WritingThread:
+    """Does jobs in order, and saves a state that they or ``touch`` change, at most once per ``interval`` seconds."""
 
     def __init__(
         self,
         name: str,
-        save: Callable[[], object],  # the state as it is now; a change unsaved at ``close`` is left to ``last``
-        interval: float,
+        most: int = 1,  # so many jobs wait or are under way at most
         *,
+        most_bytes: float = math.inf,  # and so many bytes of them
+        save: Callable[[], object] | None = None,  # the state as it is; what is unsaved at ``close`` is for ``last``
+        interval: float = 0.0,  # the first one is waited for as well
         rest: float = 0.0,  # the thread rests at least this many times as long as a save took
         last: Callable[[], object] | None = None,  # on the thread, before it ends; errors after the first are dropped
         explain: Callable[[BaseException], BaseException] | None = None,  # the thread's error to the caller's
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._name, self._save, self._interval, self._rest = name, save, interval, rest
+        self._name, self._interval, self._rest = name, interval, rest
+        self._save, self._has_state = save or (lambda: None), save is not None
         self._last, self._explain, self._clock = last or (lambda: None), explain, clock
+        self._most, self._most_bytes = most, most_bytes
+        self._bytes = self._submitted = self._done = 0
         # Reentrant, because the garbage collector may close a forgotten writer in any thread at any moment.
         self._changed = threading.Condition(threading.RLock())
         self._jobs: deque[tuple[Callable[[], object], int]] = deque()
@@ -51,6 +56,33 @@ class NewestState:
     @property
     def is_open(self) -> bool:
         return not self._closing and os.getpid() == self._process
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._jobs
+
+    def submit(self, job: Callable[[], object], size: int = 0) -> None:
+        """Takes a job over; waits while there is no room for it, so that memory stays bounded."""
+        with self._changed:
+            while self._is_full(size) and self.error is None:
+                self._changed.wait()
+            self.check()
+            if self._closing:
+                raise WriterClosedError(f"{self._name} is closed.")
+            self._jobs.append((job, size))
+            self._bytes += size
+            self._submitted += 1
+            self._wake()
+
+    def wait(self) -> None:
+        """Waits until all that was submitted before is done; after ``close``, until the thread has ended."""
+        with self._changed:
+            target = self._submitted
+            while self._thread is not None and self.error is None:
+                if self._ended if self._closing else self._done >= target:
+                    break
+                self._changed.wait()
+            self.check()
 
     def touch(self) -> None:
         with self._changed:
@@ -126,55 +158,6 @@ class NewestState:
                 due = ended + max(self._interval, self._rest * (ended - began))
             else:
                 self._do_first_job()
-
-    def _do_first_job(self) -> None:
-        raise NotImplementedError
-
-
-class OrderedJobs(NewestState):
-    """Does jobs in order, at most ``most`` and ``most_bytes`` waiting or under way; saves a state that they change."""
-
-    def __init__(
-        self,
-        name: str,
-        most: int,
-        *,
-        most_bytes: float = math.inf,
-        save: Callable[[], object] | None = None,
-        interval: float = 0.0,
-        **options: Any,  # those of NewestState
-    ) -> None:
-        super().__init__(name, save or (lambda: None), interval, **options)
-        self._has_state = save is not None
-        self._most, self._most_bytes = most, most_bytes
-        self._bytes = self._submitted = self._done = 0
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._jobs
-
-    def submit(self, job: Callable[[], object], size: int = 0) -> None:
-        """Takes a job over; waits while there is no room for it, so that memory stays bounded."""
-        with self._changed:
-            while self._is_full(size) and self.error is None:
-                self._changed.wait()
-            self.check()
-            if self._closing:
-                raise WriterClosedError(f"{self._name} is closed.")
-            self._jobs.append((job, size))
-            self._bytes += size
-            self._submitted += 1
-            self._wake()
-
-    def wait(self) -> None:
-        """Waits until all that was submitted before is done; after ``close``, until the thread has ended."""
-        with self._changed:
-            target = self._submitted
-            while self._thread is not None and self.error is None:
-                if self._ended if self._closing else self._done >= target:
-                    break
-                self._changed.wait()
-            self.check()
 
     def _is_full(self, size: int) -> bool:
         # A job that is larger than the limit has the thread to itself.

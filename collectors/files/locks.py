@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import system
-from .background import NewestState
+from .background import WritingThread
 from .remote_path import RemotePath
 from .system import machine_identity, process_is_alive, user_name
 
@@ -108,7 +108,7 @@ class Marker(WriteLock):
         self._pause(SETTLING_SECONDS)
         self._check_ours()
         _held.add(self._identity)
-        self._renewal = NewestState("writer-marker", self._renew, BEAT_SECONDS, last=self._remove)
+        self._renewal = WritingThread("writer-marker", save=self._renew, interval=BEAT_SECONDS, last=self._remove)
         self._renewal.touch()
 
     def check(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..errors import CheckpointError, RunDirectoryError
+from ..errors import CheckpointError, reporting
 
 _SUSPICIOUS = re.compile(r"[%?#/\\]")
 _PATTERN = re.compile(r"[*?\[]")
@@ -109,7 +109,8 @@ class RemotePath:
     def check_writable(self, name: str) -> None:
         """Makes the folder, and checks that a file can be written there."""
         probe = self / _PROBE
-        try:
+        remedy = "Check the address, that its bucket or server is there, your credentials and your right to write."
+        with reporting(f"{name} {self} cannot be written", remedy):
             self.make_folder()
             probe.write_bytes(b"")
             if not probe.is_file():
@@ -117,11 +118,6 @@ class RemotePath:
             # The right to write need not include the right to remove.
             with contextlib.suppress(PermissionError):
                 probe.unlink(missing_ok=True)
-        except OSError as error:
-            raise RunDirectoryError(
-                f"{name} {self} cannot be written: {error.strerror}. Check the address, that its bucket or server is "
-                "there, your credentials and your right to write."
-            ) from error
 
     def read_bytes(self, start: int, stop: int) -> bytes:
         """Returns the bytes in a range, as they are now; fewer where the file ends."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import torch
 
-from ..callbacks.callback import RunContext
+from ..callbacks.callback import RunContext, begin_evaluation
 from ..callbacks.callback_manager import CallbackManager, Tell
 from ..model_checkpoint.resuming import TrainingContext
 from ..networks.batches import sample_count
@@ -63,13 +63,8 @@ def train_epochs(
             manager.on_train_epoch_begin(run_context)
             _train_epoch(forward, update, manager, run_context, bar)
             if evaluation is not None and evaluation.due(number):
-                keys = ("mode", "cur_step_num", "batch_num", "dataset_sink_mode", "net_outputs")
-                training = {key: params[key] for key in keys}
                 audience = manager.for_fit_evaluation()
-                try:
-                    evaluate(forward, evaluation.dataset, evaluation.metrics, audience, run_context, inside_fit=True)
-                finally:
-                    params.update(training)
+                evaluate(forward, evaluation.dataset, evaluation.metrics, audience, run_context, inside_fit=True)
             manager.on_train_epoch_end(run_context)
             run_context.end_epoch()
             params.pop("metrics", None)
@@ -90,45 +85,41 @@ def evaluate(
 ) -> dict[str, Any]:
     """Returns the metrics over a data set, by name; ``cb_params`` gets them just before the end hook."""
     params = run_context.original_args()
-    params.update(
-        mode="eval",
-        eval_network=forward.network,
-        valid_dataset=dataset,
-        batch_num=dataset_length(dataset),
-        cur_step_num=0,
-        dataset_sink_mode=False,
-    )
+    training = begin_evaluation(params, forward.network, dataset, dataset_length(dataset))
     # A stop that training asked for earlier shortens the epoch, not the evaluation that closes it.
     stopped_before = run_context.get_stop_requested()
     totals = MetricTotals(metrics, forward.device)
     tell = manager.telling(run_context)
     index = -1
-    with forward.eval_mode():
-        manager.on_eval_begin(run_context)
-        manager.on_eval_epoch_begin(run_context)
-        for index, batch in enumerate(dataset):
-            params.cur_step_num += 1
-            inputs, targets = forward.place("valid_dataset", batch, index)
-            params.eval_dataset_element = (inputs, targets)
-            manager.on_eval_step_begin(run_context)
-            with torch.no_grad():
-                loss, outputs = forward(inputs, targets, tell)
-            params.net_outputs = outputs if loss is None else (loss, outputs, targets)
-            manager.on_eval_step_end(run_context)
-            samples = sample_count(inputs, targets)
-            value = None if loss is None else float(loss) / (samples if forward.loss_is_sum else 1)
-            with torch.no_grad():
-                totals.update(outputs, targets, samples, value)
-            if run_context.get_stop_requested() and not stopped_before:
-                break
-        if index < 0:
-            raise empty_dataset("valid_dataset")
-        manager.on_eval_epoch_end(run_context)
-        params.metrics = totals.compute()
-        if inside_fit:
-            loss_entry = {} if forward.loss_fn is None else {"eval_loss": totals.mean_loss.compute()}
-            params.eval_results = {**params.metrics, **loss_entry}
-        manager.on_eval_end(run_context)
+    try:
+        with forward.eval_mode():
+            manager.on_eval_begin(run_context)
+            manager.on_eval_epoch_begin(run_context)
+            for index, batch in enumerate(dataset):
+                params.cur_step_num += 1
+                inputs, targets = forward.place("valid_dataset", batch, index)
+                params.eval_dataset_element = (inputs, targets)
+                manager.on_eval_step_begin(run_context)
+                with torch.no_grad():
+                    loss, outputs = forward(inputs, targets, tell)
+                params.net_outputs = outputs if loss is None else (loss, outputs, targets)
+                manager.on_eval_step_end(run_context)
+                samples = sample_count(inputs, targets)
+                value = None if loss is None else float(loss) / (samples if forward.loss_is_sum else 1)
+                with torch.no_grad():
+                    totals.update(outputs, targets, samples, value)
+                if run_context.get_stop_requested() and not stopped_before:
+                    break
+            if index < 0:
+                raise empty_dataset("valid_dataset")
+            manager.on_eval_epoch_end(run_context)
+            params.metrics = totals.compute()
+            if inside_fit:
+                loss_entry = {} if forward.loss_fn is None else {"eval_loss": totals.mean_loss.compute()}
+                params.eval_results = {**params.metrics, **loss_entry}
+            manager.on_eval_end(run_context)
+    finally:
+        params.update(training)
     return cast(dict[str, Any], params.metrics)
 
 

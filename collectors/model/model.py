@@ -11,13 +11,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..callbacks.callback import Callback, CallbackParameters, RunContext
+from ..callbacks.callback import Callback, CallbackParameters, RunContext, training_parameters
 from ..callbacks.callback_manager import CallbackManager
 from ..model_checkpoint.checkpoint_file import Checkpoint
 from ..model_checkpoint.resuming import Resumption, TrainingContext
 from ..named_metrics import Loss
 from ..networks.torch_network import unwrap
-from ..process_rank import parallel_parameters
 from ..validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 from .forward import Forward, LossFunction, check_dataset, dataset_length, to_device
 from .loop import FitEvaluation, evaluate, run, train_epochs
@@ -269,26 +268,17 @@ class Model:
                 "initial_epoch * len(train_dataset). Give it a __len__."
             )
         scaler = self._scaler if self._loss_scale is not None or forward.scales_loss else None
-        params = CallbackParameters(
-            mode="train",
+        params = training_parameters(
+            initial_step,
+            scaler,
             network=unwrap(self.network),
             train_network=self.network,
             loss_fn=self.loss_fn,
             optimizer=self.optimizer,
             train_dataset=train_dataset,
-            train_dataset_element=None,
             epoch_num=epoch,
             cur_epoch_num=initial_epoch,
             batch_num=batch_num,
-            cur_step_num=initial_step,
-            initial_step=initial_step,
-            **parallel_parameters(),
-            dataset_sink_mode=False,
-            loss_scale_manager=scaler,
-            # The reference's spelling, for callbacks that were written against it.
-            loss_scale_mananger=scaler,
-            last_save_ckpt_step=None,
-            latest_ckpt_file=None,
         )
         run_context = TrainingContext(params, update, resumption)
         # A second copy of the weights, which the context lets go of when they are loaded.

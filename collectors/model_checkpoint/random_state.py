@@ -81,12 +81,10 @@ def _get(generator: Any) -> Any:
 
 
 def _set(generator: Any, state: Any) -> None:
-    if isinstance(generator, torch.Generator):
+    if isinstance(generator, torch.Generator | np.random.RandomState):
         generator.set_state(state)
     elif isinstance(generator, np.random.Generator):
         generator.bit_generator.state = state
-    elif isinstance(generator, np.random.RandomState):
-        generator.set_state(state)
     else:
         version, numbers, gauss = state
         generator.setstate((version, tuple(numbers.tolist()), gauss))

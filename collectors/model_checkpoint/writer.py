@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import CheckpointWriteError, reason_of
-from ..files.background import OrderedJobs
+from ..files.background import WritingThread
 from .archive import Archive, write_archive
 from .config import CheckpointConfig
 
@@ -19,7 +19,7 @@ class CheckpointWriter:
     def __init__(self, config: CheckpointConfig) -> None:
         self._config = config
         self._keep([])
-        self._jobs = OrderedJobs("checkpoint-writer", 1) if config.async_save else None
+        self._jobs = WritingThread("checkpoint-writer")
         self._pending: tuple[Path, int] | None = None
         self._failure: Exception | None = None
 
@@ -33,23 +33,22 @@ class CheckpointWriter:
     def _write(self, path: Path, archive: Archive, step: int, *, kept: bool) -> None:
         """Writes an archive; beside training, it is on disk when ``wait`` returns. A ``kept`` file is never deleted."""
         job = functools.partial(self._replace, path, archive, kept)
-        if self._jobs is None:
-            job()
-        else:
+        if self._config.async_save:
             self._jobs.submit(job)
+        else:
+            job()
         self._pending = path, step
         self.check()
 
     def check(self) -> None:
         """Takes note of a file that has been written; raises CheckpointWriteError if it could not be."""
-        if self._jobs is None or self._jobs.is_idle:
+        if self._jobs.is_idle:
             self.wait()
 
     def wait(self) -> None:
         if self._pending is None:
             return
-        if self._jobs is not None:
-            self._jobs.wait()
+        self._jobs.wait()
         (path, step), self._pending = self._pending, None
         error, self._failure = self._failure, None
         if error is not None:
@@ -64,8 +63,7 @@ class CheckpointWriter:
         try:
             self.wait()
         finally:
-            if self._jobs is not None:
-                self._jobs.close()
+            self._jobs.close()
 
     def _replace(self, path: Path, archive: Archive, kept: bool) -> None:
         try:

@@ -16,8 +16,9 @@ _NEARLY_ONE = 1e-2
 # How torch.nn.utils.prune names a layer's weights and what it multiplies them by.
 _WEIGHTS, _MASK = "_orig", "_mask"
 _COUNTS = "num_batches_tracked"
-# Of normalization layers, which compute them from samples.
+# Of PyTorch's and of Keras' normalization layers, which compute them from samples.
 _STATISTICS = ("running_mean", "running_var")
+_OF_KERAS = ("/moving_mean", "/moving_variance")
 
 
 class BuffersBetween:
@@ -118,7 +119,7 @@ def is_count(name: str) -> bool:
 
 
 def has_statistics(names: Iterable[str]) -> bool:
-    return any(name.rpartition(".")[2] in _STATISTICS for name in names)
+    return any(name.rpartition(".")[2] in _STATISTICS or name.endswith(_OF_KERAS) for name in names)
 
 
 def inside_corners(coordinates: Sequence[float]) -> list[float]:

@@ -108,14 +108,8 @@ def input_images(element: Any) -> Any:
     return first[:MOST_IMAGES]
 
 
-def dataset_graph(dataset: Any) -> dict[str, Any]:
-    """Returns the pipeline as nested dicts: ``op_type``, ``parameters``, ``operations``, ``sampler``, ``children``."""
-    # The outermost is what yields batches; children are what it reads from.
-    return _node(dataset, 0)
-
-
 def dataset_path(dataset: Any) -> str | None:
-    return next(filter(None, map(_place, _parts(dataset, 0))), None)
+    return next(filter(None, map(_place, _parts(dataset))), None)
 
 
 def dataset_size(dataset: Any) -> int | None:
@@ -197,7 +191,9 @@ def _model(callbacks: Any) -> tuple[str, int | None]:
     return json.dumps({"ckpt": path}), file.stat().st_size if file is not None and file.is_file() else None
 
 
-def _node(part: Any, depth: int) -> dict[str, Any]:
+def dataset_graph(part: Any, depth: int = 0) -> dict[str, Any]:
+    """Returns the pipeline as nested dicts: ``op_type``, ``parameters``, ``operations``, ``sampler``, ``children``."""
+    # The outermost is what yields batches; children are what it reads from.
     sampler = getattr(part, "sampler", None)
     facts = _facts(part, _LOADER_FACTS)
     length, place = _length(part), _place(part)
@@ -212,7 +208,7 @@ def _node(part: Any, depth: int) -> dict[str, Any]:
         "sampler": None
         if sampler is None
         else {"op_type": type(sampler).__name__, "parameters": _facts(sampler, _SAMPLER_FACTS)},
-        "children": [_node(child, depth + 1) for child in _children(part)] if depth < _DEEPEST else [],
+        "children": [dataset_graph(child, depth + 1) for child in _children(part)] if depth < _DEEPEST else [],
     }
 
 
@@ -226,8 +222,7 @@ def _operations(part: Any) -> Iterator[dict[str, Any]]:
         transform = getattr(part, name, None)
         steps = getattr(transform, "transforms", None)
         for step in steps if isinstance(steps, list | tuple) else [] if transform is None else [transform]:
-            label = getattr(step, "__name__", None) or type(step).__name__
-            yield {"operation": label, "applied_to": name, "parameters": {"text": _text(step)}}
+            yield {"operation": _name(step), "applied_to": name, "parameters": {"text": _text(step)}}
 
 
 def _text(value: Any) -> str:
@@ -246,7 +241,7 @@ def _children(part: Any) -> list[Any]:
     return [] if child is None or child is part else [child]
 
 
-def _parts(part: Any, depth: int) -> Iterator[Any]:
+def _parts(part: Any, depth: int = 0) -> Iterator[Any]:
     yield part
     if depth < _DEEPEST:
         for child in _children(part):

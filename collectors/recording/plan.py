@@ -10,11 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..errors import reporting
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
-from ..run_directory.directory import reporting
-from ..summary.event_files import check_export_options, require_tensorboard
 from ..summary.lineage import check_custom_lineage
+from ..summary.writer import check_export_options, require_tensorboard
 from ..validation import check_bool, check_instance, check_int, check_keys, wrong_value
 
 SWITCHES = (

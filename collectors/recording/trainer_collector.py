@@ -21,7 +21,22 @@ def takes_arguments_of(
     return functools.wraps(source, assigned=())
 
 
-class TrainerCollector:
+class HasCollector:
+    """What of its ``SummaryCollector`` a trainer's callback shows."""
+
+    _collector: SummaryCollector
+
+    @property
+    def summary_dir(self) -> str:
+        """The run directory."""
+        return self._collector.summary_dir
+
+    def capture(self, plugin: str, name: str, value: Any) -> None:
+        """Takes a value from inside a training forward pass; see ``collectors.SummaryCollector.capture``."""
+        self._collector.capture(plugin, name, value)
+
+
+class TrainerCollector(HasCollector):
     """A ``SummaryCollector``, with its arguments, that a trainer's hooks drive; the first base of its callback."""
 
     @takes_arguments_of(SummaryCollector.__init__)
@@ -31,24 +46,12 @@ class TrainerCollector:
         self._run: WatchedTraining | None = None
         self._finalizer: Any = None
 
-    @property
-    def summary_dir(self) -> str:
-        return self._collector.summary_dir
-
-    def capture(self, plugin: str, name: str, value: Any) -> None:
-        """Takes a value from inside a training forward pass; see ``collectors.SummaryCollector.capture``."""
-        self._collector.capture(plugin, name, value)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
         # Where the trainer has not said that training ended, it failed, even if that error was caught before.
         self._leave(error or TrainingFailedError("training did not end"))
-
-    @property
-    def _counts_steps(self) -> bool:
-        return self._collector.counts_steps
 
     def _open(self, network: object, **options: Any) -> None:
         """Begins to watch a training; the options are those of ``collectors.SummaryCollector.watch``."""

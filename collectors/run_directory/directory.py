@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import CheckpointError, LandscapeError, RunDirectoryError, reason_of
+from ..errors import CheckpointError, LandscapeError, RunDirectoryError, reporting
 from ..files.places import AnyPath, LocalCopies, check_directory, lost_slashes_hint
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import WeightSpace
@@ -158,15 +156,6 @@ def find_run(path: str | os.PathLike[str] | RemotePath, label: str = "summary_di
     raise RunDirectoryError(
         f"{label} {found} {kind}; give the directory that a SummaryCollector wrote.{lost_slashes_hint(path)}"
     )
-
-
-@contextlib.contextmanager
-def reporting(what: str, remedy: str = "", kind: type[LandscapeError] = RunDirectoryError) -> Iterator[None]:
-    """Turns what the operating system refuses into an error that says what failed, why, and what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise kind(f"{what}: {reason_of(error)}. {remedy}".rstrip()) from error
 
 
 def check_lies_in_run(folder: AnyPath) -> None:

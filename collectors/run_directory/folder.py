@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..errors import RunDirectoryError
+from ..errors import RunDirectoryError, reporting
 from ..files.background import retry
 from ..files.local_files import TemporaryFolder, remove_stale_temporaries, write_text
 from ..files.locks import WITHOUT_LOCKS, LockHeldError, Marker, ProcessLock, WriteLock, holder
@@ -16,7 +16,7 @@ from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import State
 from ..weights.safetensors_file import write_checkpoint
-from .directory import CHECKPOINT_FOLDER, METADATA_NAME, check_lies_in_run, reporting
+from .directory import CHECKPOINT_FOLDER, METADATA_NAME, check_lies_in_run
 
 LOCK_NAME = f".{METADATA_NAME}.lock"
 MARKER_NAME = ".landscape-writer"

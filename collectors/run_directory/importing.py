@@ -12,18 +12,24 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..errors import CheckpointError, RunDirectoryError
+from ..errors import CheckpointError, RunDirectoryError, reporting
 from ..files.file_kinds import ENOUGH_BYTES, begins_as_pytorch
 from ..files.places import AnyPath, check_directory
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import TensorInfo, WeightSpace, state_sha256
 from ..validation import check_choice, check_instance, wrong_type
-from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES, read_checkpoint
+from ..weights.foreign_checkpoint import (
+    ADAPTER_FILES,
+    AMBIGUOUS_SUFFIXES,
+    CHECKPOINT_SUFFIXES,
+    WEIGHT_FILES,
+    is_beside,
+    read_checkpoint,
+)
 from ..weights.jax_file import find_orbax
 from ..weights.keras_file import KERAS_ENDINGS, check_keras_network
-from ..weights.pretrained_folder import ADAPTER_FILES, WEIGHT_FILES, is_beside
 from ..weights.sharded_folder import METADATA, find_sharded_folder, find_zero_folder
-from .directory import CHECKPOINT_FOLDER, METADATA_NAME, RunDirectory, reporting
+from .directory import CHECKPOINT_FOLDER, METADATA_NAME, RunDirectory
 from .existing_run import EXISTING
 from .metadata import RunMetadata
 from .numbering import SeenCheckpoint, Unit, import_order, natural_key

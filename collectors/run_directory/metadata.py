@@ -37,29 +37,21 @@ class NamedFile:
 
 @dataclass
 class RunMetadata:
-    """The content of ``train_metadata.json``.
-
-    Attributes:
-        files: number to the checkpoint's file name inside ``ckpt_dir``.
-        sha256: number to the SHA-256 of the checkpoint's file; empty for directories of other programs.
-        step_per_epoch: steps per epoch, or None while that is not known.
-        framework: "torch", ...; "mindspore" where the reference's own collector wrote the directory.
-        network: {"name": class name, "parameters": number of elements, "trainable": names}; what is trainable
-            is only reported, the network itself decides in phase 2.
-        frozen: the file of the frozen parameters, which all checkpoints share; None if there are none.
-        factors: number to the file of the optimizer's factors, which earlier versions could save; they are not read.
-        trained_to: the number with whose weights training ended; None where it has not ended, failed, ended with the
-            weights of no number (inside an epoch, while epochs are counted), or where that is not known.
-    """
+    """The content of ``train_metadata.json``; what belongs to a checkpoint is found by its number."""
 
     settings: LandscapeSettings
-    files: dict[int, str] = field(default_factory=dict)
-    sha256: dict[int, str] = field(default_factory=dict)
-    step_per_epoch: int | None = None
-    framework: str = "torch"
+    files: dict[int, str] = field(default_factory=dict)  # the checkpoint's name inside ``ckpt_dir``
+    sha256: dict[int, str] = field(default_factory=dict)  # of that file; empty for directories of other programs
+    step_per_epoch: int | None = None  # None while it is not known
+    framework: str = "torch"  # "mindspore" where the reference's own collector wrote the directory
+    # {"name": class name, "parameters": number of elements, "trainable": names}; what is trainable is only reported,
+    # the network itself decides in phase 2.
     network: dict[str, Any] = field(default_factory=dict)
-    frozen: NamedFile | None = None
+    frozen: NamedFile | None = None  # the frozen parameters, which all checkpoints share; None if there are none
+    # Of the optimizer, which earlier versions could save; they are not read.
     factors: dict[int, NamedFile] = field(default_factory=dict)
+    # The number with whose weights training ended; None where it has not ended, failed, ended with the weights of no
+    # number (inside an epoch, while epochs are counted), or where that is not known.
     trained_to: int | None = None
     imported: bool = False
 

@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..files.places import AnyPath, with_slashes
 from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES, ForeignCheckpoint
@@ -49,14 +49,10 @@ class Numbers:
         return None not in self.found and len({*self.found}) == len(self.found)
 
 
-@dataclass(frozen=True)
-class _Count:
+class _Count(NamedTuple):
     value: int
     word: str
-
-    @property
-    def unit(self) -> Unit | None:
-        return _UNITS.get(self.word)
+    unit: Unit | None
 
 
 def natural_key(name: str) -> tuple[tuple[bool, int, str], ...]:
@@ -187,7 +183,7 @@ def _counts(name: str) -> tuple[str, list[_Count]]:
         word = before[1].lower() if before else ""
         if word not in _UNITS and word not in _OF_TRAININGS and behind and behind[1].lower() in _UNITS:
             word = behind[1].lower()
-        counts.append(_Count(int(match[0]), word))
+        counts.append(_Count(int(match[0]), word, _UNITS.get(word)))
     return _NUMBER.sub("#", name), counts
 
 

@@ -9,14 +9,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..errors import CheckpointWriteError, reason_of
-from ..files.background import OrderedJobs
+from ..errors import CheckpointWriteError, reason_of, reporting
+from ..files.background import WritingThread
 from ..files.locks import LockHeldError, WriteLock
 from ..files.places import AnyPath
 from ..networks.weight_space import WeightSpace, some_names
 from ..weights.aligned import FrozenParameters, frozen_state
 from ..weights.safetensors_file import STORABLE_DTYPES, MemoryState
-from .directory import reporting
 from .existing_run import checkpoint_name, remove_run, take_over
 from .folder import checkpoint_folder
 from .metadata import NamedFile, RunMetadata
@@ -72,7 +71,7 @@ class RunWriter:
             except BaseException:
                 self._lock.release()
                 raise
-        self._jobs = OrderedJobs(
+        self._jobs = WritingThread(
             "checkpoint-writer",
             _MOST_STATES,
             save=self._write_metadata,

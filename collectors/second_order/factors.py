@@ -20,26 +20,16 @@ _A, _G, _SUMS = "recorded_a", "recorded_g", "recorded_sums"
 
 @dataclass
 class Observation:
-    """What calls of a layer and the gradients of its outputs tell; sums, which add up over calls and batches.
+    """What calls of a layer and the gradients of its outputs tell; sums, which add up over calls and batches."""
 
-    Attributes:
-        a: sum of a a' in diagonal blocks, of shape (blocks, size, size); for an Embedding how often each row was
-            looked up, of shape (rows,).
-        g: sum of g g' in diagonal blocks, of shape (blocks, size, size), of the loss as it was differentiated.
-        a_weight: what to divide ``a`` by.
-        g_weight: what to divide ``g`` by.
-        samples: the length of the inputs' first dimension.
-        calls: how many calls it is the sum of.
-        batch: how many samples' losses the loss averages, once ``g`` is that of each sample's own loss.
-    """
-
+    # Of a a' in diagonal blocks (blocks, size, size); for an Embedding how often each row was looked up, shape (rows,).
     a: torch.Tensor
-    g: torch.Tensor
-    a_weight: float
+    g: torch.Tensor  # of g g' in diagonal blocks, of the loss as it was differentiated
+    a_weight: float  # what to divide ``a`` by
     g_weight: float
-    samples: float
+    samples: float  # the length of the inputs' first dimension
     calls: float = 1.0
-    batch: float = 0.0
+    batch: float = 0.0  # how many samples' losses the loss averages, once ``g`` is that of each sample's own loss
 
     def of_each_sample(self, batch: float) -> Observation:
         """Returns it with G of each sample's own loss instead of the mean over ``batch`` samples (1: a sum)."""
@@ -48,18 +38,11 @@ class Observation:
 
 @dataclass
 class Factors:
-    """The factors of a step.
+    """The factors of a step."""
 
-    Attributes:
-        a: as in ``Observation``, but the mean.
-        g: the mean over the gradients of each sample's own loss.
-        a_positions: how often a sample uses the weights: the square root of it multiplies ``a`` before the damping.
-        g_positions: the same for ``g``.
-    """
-
-    a: torch.Tensor
-    g: torch.Tensor
-    a_positions: float
+    a: torch.Tensor  # as in ``Observation``, but the mean
+    g: torch.Tensor  # the mean over the gradients of each sample's own loss
+    a_positions: float  # how often a sample uses the weights: its square root multiplies ``a`` before the damping
     g_positions: float
 
 

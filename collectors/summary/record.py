@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..networks.weight_space import some_names
 from ..validation import check_bool, check_choice, check_int, check_path, wrong_type
-from . import event_files
+from . import writer
 from .graph import network_graph
 from .values import SummaryStep, SummaryValue, check_network, check_plugin, check_value
-from .writer import SummaryFiles, SummaryWriteError, SummaryWriter
 
 if TYPE_CHECKING:
     import torch
@@ -65,15 +64,15 @@ class SummaryRecord:
         num_process: int = 32,
     ) -> None:
         directory = check_path("log_dir", log_dir)
-        self._prefix = event_files.check_name_part("file_prefix", file_prefix)
-        self._suffix = event_files.check_name_part("file_suffix", file_suffix)
+        self._prefix = writer.check_name_part("file_prefix", file_prefix)
+        self._suffix = writer.check_name_part("file_suffix", file_suffix)
         self._network = check_network("network", network)
-        self._max_file_size = event_files.check_max_file_size(max_file_size)
+        self._max_file_size = writer.check_max_file_size(max_file_size)
         self._raise_exception = check_bool("raise_exception", raise_exception)
-        self._export_options = event_files.check_export_options(export_options)
+        self._export_options = writer.check_export_options(export_options)
         check_int("num_process", num_process, minimum=1)
-        event_files.require_tensorboard()
-        self._directory = event_files.prepare_directory(directory)
+        writer.require_tensorboard()
+        self._directory = writer.prepare_directory(directory)
         self._mode = "train"
         self._closed = False
         self._begin()
@@ -85,8 +84,8 @@ class SummaryRecord:
         self._graph_recorded = False
         self._warned = False
         exports = self._export_options.get("tensor_format") == "npy"
-        self._files = SummaryFiles(self._directory, self._prefix, self._suffix, self._max_file_size, exports)
-        self._writer = SummaryWriter(self._files, str(self._directory))
+        self._files = writer.EventFiles(self._directory, self._prefix, self._suffix, self._max_file_size, exports)
+        self._writer = writer.SummaryWriter(self._files, str(self._directory))
         # Closes at the interpreter's exit too, if nobody did; it must not keep the record itself alive.
         weakref.finalize(self, self._writer.abandon)
 
@@ -199,7 +198,7 @@ class SummaryRecord:
             self._writer.check()
             if values:
                 self._writer.write(SummaryStep(step, time.time(), tuple(values)))
-        except SummaryWriteError as error:
+        except writer.SummaryWriteError as error:
             return self._refuse(error)
         return True
 
@@ -242,7 +241,7 @@ class SummaryRecord:
     def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
         try:
             self.close()
-        except SummaryWriteError as failure:
+        except writer.SummaryWriteError as failure:
             if error is None:
                 raise
             # The error that ended the training is the one to see first.

@@ -135,17 +135,18 @@ def _tensor(name: str, value: Any) -> NDArray[Any]:
 
 
 def _histogram(name: str, value: Any) -> NDArray[Any]:
-    array = _tensor(name, value)
+    return _real(name, _tensor(name, value), "real and imaginary parts")
+
+
+def _real(name: str, array: NDArray[Any], part: str) -> NDArray[Any]:
     if array.dtype.kind == "c":
-        raise TypeError(f"{name} must hold real numbers, but got {array.dtype}; record its real and imaginary parts.")
+        raise TypeError(f"{name} must hold real numbers, but got {array.dtype}; record its {part}.")
     return array
 
 
 def _image(name: str, value: Any) -> NDArray[Any]:
     expected = "an image batch of shape (N, C, H, W) or (N, H, W, C) with 1, 3 or 4 channels and no empty axis"
-    array = to_summary_array(name, value)
-    if array.dtype.kind == "c":
-        raise TypeError(f"{name} must hold real numbers, but got {array.dtype}; record its absolute value.")
+    array = _real(name, to_summary_array(name, value), "absolute value")
     if array.ndim == 4 and array.size:
         if array.shape[1] in IMAGE_CHANNELS:
             return array.transpose(0, 2, 3, 1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,20 +13,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..errors import CheckpointError, reason_of
+from ..errors import CheckpointError, reporting
+from ..files.file_kinds import ENOUGH_BYTES, check_kind
 from ..files.places import AnyPath, on_this_machine
 from ..files.remote_path import RemotePath
 from .jax_file import MSGPACK, NPZ, ORBAX, find_orbax, read_msgpack, read_npz, read_orbax
 from .keras_file import is_keras_file, read_keras_file
-from .pretrained_folder import (
-    WEIGHT_FILES,
-    find_pretrained,
-    is_beside,
-    is_index,
-    read_index,
-    refuse_lone_part,
-    trainer_state,
-)
 from .safetensors_file import RESERVED_PREFIX, CheckpointFile, MemoryState, StateReader
 from .sharded_folder import METADATA, ShardedFolder, find_sharded_folder, find_zero_folder, read_zero_folder
 from .tensor_pickle import DividedTensor
@@ -36,17 +30,24 @@ CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar", "
 """What the names of files with weights end with."""
 AMBIGUOUS_SUFFIXES = (".t7", ".net", ".weights", ".pkl", ".model")
 """What they end with as well, as do those of other programs' files."""
+# What save_pretrained and the Trainer of Hugging Face write: folders with one file, or an index of parts.
+INDEX_FILES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+# The first one that is there counts.
+WEIGHT_FILES = ("model.safetensors", INDEX_FILES[0], "pytorch_model.bin", INDEX_FILES[1])
+ADAPTER_FILES = ("adapter_model.safetensors", "adapter_model.bin")
+_INDEX_ENDING = ".index.json"
+_PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.safetensors|\.bin)")
+_TRAINER_STATE = "trainer_state.json"
+# What a Trainer puts beside the weights, and earlier versions the optimizer's factors beside our own checkpoints.
+_BESIDE = re.compile(
+    r"training_args\.bin|optimizer\.(pt|bin)|scheduler\.pt|scaler\.pt|rng_state(_\d+)?\.pth"
+    r"|.+_\d+_(step|epoch)_factors\.safetensors"
+)
+_LARGEST_NOTE = 100 * 2**20
 # What training loops keep beside the weights; Lightning and Transformers say global_step.
 _COUNTERS = {
-    "epoch": "epoch",
-    "epochs": "epoch",
-    "global_step": "step",
-    "step": "step",
-    "steps": "step",
-    "iteration": "step",
-    "iter": "step",
-    "iter_num": "step",
-    "num_updates": "step",
+    **dict.fromkeys(("epoch", "epochs"), "epoch"),
+    **dict.fromkeys(("global_step", "step", "steps", "iteration", "iter", "iter_num", "num_updates"), "step"),
 }
 _LONGEST_COUNTER = 19
 
@@ -80,17 +81,17 @@ def read_checkpoint(
         ImportError: the library is missing that reads its kind: Flax, Orbax or MindSpore.
     """
     place = path if isinstance(path, RemotePath) else Path(path)
-    try:
-        # The files that an index names lie beside it.
-        whole = place.parent if isinstance(place, RemotePath) and is_index(place) else place
-        with on_this_machine(whole, is_beside) as near:
-            try:
-                return _read_any(near, strip_prefix, network)
-            except CheckpointError as error:
-                # Nobody has heard of the copy.
-                raise CheckpointError(str(error).replace(str(near), str(place))) from error.__cause__
-    except OSError as error:
-        raise CheckpointError(f"checkpoint {place} cannot be read: {reason_of(error)}.") from error
+    # The files that an index names lie beside it.
+    whole = place.parent if isinstance(place, RemotePath) and is_index(place) else place
+    with (
+        reporting(f"checkpoint {place} cannot be read", kind=CheckpointError),
+        on_this_machine(whole, is_beside) as near,
+    ):
+        try:
+            return _read_any(near, strip_prefix, network)
+        except CheckpointError as error:
+            # Nobody has heard of the copy.
+            raise CheckpointError(str(error).replace(str(near), str(place))) from error.__cause__
 
 
 def open_checkpoint(place: AnyPath) -> StateReader:
@@ -253,3 +254,62 @@ def _counters(content: object) -> dict[str, int]:
             if type(value) is int and 0 <= value < 2**62:
                 found.setdefault(kind, value)
     return found
+
+
+def find_pretrained(path: Path) -> Path | None:
+    """Returns the folder's file or index of weights, else an adapter of peft, which is no network; None without any."""
+    return next((path / name for name in (*WEIGHT_FILES, *ADAPTER_FILES) if (path / name).is_file()), None)
+
+
+def is_beside(name: str) -> bool:
+    """Returns whether a file of that name has no weights but what a Trainer resumes from, or an optimizer's factors."""
+    return _BESIDE.fullmatch(name) is not None
+
+
+def is_index(path: AnyPath) -> bool:
+    return path.name.endswith(_INDEX_ENDING)
+
+
+def read_index(path: Path) -> dict[str, list[str]]:
+    """Returns the names of the tensors in each file beside the index; if damaged, any kind of Exception is raised."""
+    with path.open("rb") as file:
+        check_kind(path, file.read(ENOUGH_BYTES), "JSON")
+    places = _read_json(path)["weight_map"]
+    found: dict[str, list[str]] = {}
+    for tensor, file in places.items():
+        if not isinstance(file, str) or Path(file).name != file or not file.endswith((".safetensors", ".bin")):
+            raise ValueError(f"the part {str(file)[:80]!r} is no file beside it")
+        found.setdefault(file, []).append(tensor)
+    return found
+
+
+def refuse_lone_part(path: Path) -> None:
+    """Checks that a file is not one of several that are a checkpoint together."""
+    match = _PART.fullmatch(path.name)
+    if match is None or int(match[3]) < 2:
+        return
+    index = path.with_name(f"{match[1]}{match[4]}{_INDEX_ENDING}")
+    where = index if index.is_file() else f"{index.name} (which is not beside it; copy it, too)"
+    raise CheckpointError(
+        f"checkpoint {path} is part {int(match[2])} of {int(match[3])} and holds some of the tensors only; give the "
+        f"folder {path.parent}, or the index of all parts, {where}."
+    )
+
+
+def trainer_state(folder: Path) -> Mapping[str, Any]:
+    """Returns what a Trainer's checkpoint says of itself; nothing where the folder has no such file."""
+    file = folder / _TRAINER_STATE
+    try:
+        return _read_json(file) if file.is_file() else {}
+    except (ValueError, RecursionError):
+        # The weights can be read without it.
+        return {}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if path.stat().st_size > _LARGEST_NOTE:
+        raise ValueError(f"{path.name} has more than {_LARGEST_NOTE} bytes")
+    content = json.loads(path.read_bytes().decode("utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError(f"{path.name} is no dictionary")
+    return content

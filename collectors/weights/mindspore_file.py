@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, reporting
 from ..files.file_kinds import check_file_kind, reporting_damage
 from ..files.local_files import TemporaryFolder
 from ..networks.weight_space import WeightSpace
@@ -78,11 +78,8 @@ def without_optimizer(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[An
 
 def is_mindspore_file(path: Path) -> bool:
     """Returns whether a ``.ckpt`` file is MindSpore's rather than PyTorch's (a zip archive or a pickle)."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(2)
-    except OSError as error:
-        raise CheckpointError(f"checkpoint {path} cannot be opened: {error.strerror}.") from error
+    with reporting(f"checkpoint {path} cannot be opened", kind=CheckpointError), path.open("rb") as file:
+        start = file.read(2)
     return start != b"PK" and not start.startswith(b"\x80")
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, reporting
 from ..files.file_kinds import ENOUGH_BYTES, check_kind
 from ..files.local_files import writing
 from ..files.places import AnyPath
@@ -134,7 +134,7 @@ class CheckpointFile:
 
     def sha256(self) -> str:
         if self._digest is None:
-            with _reading(self.label):
+            with reporting(f"checkpoint {self.label} cannot be read", kind=CheckpointError):
                 self._digest = file_sha256(self.path)
         return self._digest
 
@@ -145,7 +145,7 @@ class CheckpointFile:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[io.RawIOBase]:
-        with _reading(self.label):
+        with reporting(f"checkpoint {self.label} cannot be read", kind=CheckpointError):
             with io.FileIO(self.path) if isinstance(self.path, Path) else self.path.open_raw() as file:
                 yield file
 
@@ -153,7 +153,7 @@ class CheckpointFile:
 def read_whole(path: AnyPath, label: str, size: int, sha256: str) -> StateReader:
     """Reads a safetensors file into memory, and hashes it in the same pass, so that no other bytes are returned."""
     other = CheckpointError(f"checkpoint {label} is not the expected file here; copy it again.")
-    with _reading(label):
+    with reporting(f"checkpoint {label} cannot be read", kind=CheckpointError):
         if not path.is_file():  # a pipe would be waited for
             raise other
         with path.open("rb") as file:
@@ -184,14 +184,6 @@ def _fill(array: NDArray[Any], file: Any, truncated: CheckpointError, digest: An
         if digest is not None:
             digest.update(view[:count])
         view = view[count:]
-
-
-@contextlib.contextmanager
-def _reading(label: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(f"checkpoint {label} cannot be read: {error.strerror}.") from error
 
 
 def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mapping[str, str] | None = None) -> str:

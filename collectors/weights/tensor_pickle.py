@@ -165,8 +165,8 @@ class _Reading:
                 raise IndexError("the pickle takes more than it has")
             stack[-count:] = [tuple(stack[-count:])]
         elif instruction == "TUPLE":
-            items = self._since_mark()
-            self._stack.append(tuple(items))
+            items = tuple(self._since_mark())
+            self._stack.append(items)
         elif instruction in _MADE:
             stack.append(_MADE[instruction]())
         elif instruction in ("APPEND", "APPENDS"):
@@ -287,10 +287,6 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_more: Any) ->
     return StoredTensor(storage.key, storage.count, storage.dtype, offset, shape, strides)
 
 
-def _tensor_v2(*arguments: Any) -> StoredTensor:
-    return _with_signs(_tensor(*arguments), *arguments[6:])
-
-
 def _tensor_v3(*arguments: Any) -> StoredTensor:
     tensor, named = _tensor(*arguments), arguments[6]
     found = _ELEMENT_TYPE.fullmatch(named.name) if isinstance(named, Name) else None
@@ -331,9 +327,8 @@ def _as_key(key: Any) -> Any:
 
 _TENSORS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor": _tensor,
-    "torch._utils._rebuild_tensor_v2": _tensor_v2,
+    "torch._utils._rebuild_tensor_v2": lambda *arguments: _with_signs(_tensor(*arguments), *arguments[6:]),
     "torch._utils._rebuild_tensor_v3": _tensor_v3,
-    "torch._utils._rebuild_parameter": _parameter,
-    "torch._utils._rebuild_parameter_with_state": _parameter,
+    **dict.fromkeys(("torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state"), _parameter),
     "torch.nn.parameter.Parameter": _parameter,
 }

@@ -15,12 +15,12 @@ from collectors.validation import check_choice, check_float
 
 from .. import captions, figures
 from ..drawing.appearance import STYLES
+from ..drawing.canvas import check_png
 from ..errors import MEASURE_BARRIER
 from ..figures.kinds import KINDS, OPTIONS, Picture, by_file, names_of, usual_picture
 from ..record.hdf5 import COMPARISON, CURVATURE, LANDSCAPE
 from ..record.option import Option
 from ..record.whole_file import kind_of
-from ..rendering.picture import check_png
 from ..replacing import check_no_input
 from .arguments import check_left_out, numbers_between, options_named
 from .next_steps import picture_beside

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collectors.errors import LandscapeError
+from collectors.networks.buffers_between import has_statistics
 from collectors.networks.weight_space import WeightSpace
 
 from .diagnosis import Finding
@@ -59,7 +60,7 @@ def trials_of(
         yield from _other_losses(callback_fn, result)
         if hasattr(result[1], "register_forward_pre_hook"):
             yield from _other_inputs(callback_fn)
-    if any(tensor.name.endswith("running_var") for tensor in space.buffers) and chosen["buffers"] != "recalibrate":
+    if has_statistics(tensor.name for tensor in space.buffers) and chosen["buffers"] != "recalibrate":
         yield Trial(
             "network",
             "with the statistics of its normalization layers computed anew the losses fit, so the collected ones suit "

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -72,19 +72,11 @@ FONTS: dict[str, dict[str, Any]] = {
 """Type faces by name, as matplotlib's settings."""
 # Of a figure, in inches.
 _HIGHEST = 7.0
-_Corner: TypeAlias = Literal["upper right", "upper left", "lower left", "lower right"]
-_CORNERS: dict[_Corner, tuple[int, int]] = {
-    "upper right": (1, 1),
-    "upper left": (0, 1),
-    "lower left": (0, 0),
-    "lower right": (1, 0),
-}
+_CORNERS: dict[Any, Any] = {"upper right": (1, 1), "upper left": (0, 1), "lower left": (0, 0), "lower right": (1, 0)}
 
 
 @dataclass(frozen=True)
 class Appearance:
-    """Colours and sizes of one picture."""
-
     theme: str  # "light" or "dark"
     own_colors: bool  # whether the page, the frame and the text are recoloured too, or stay as matplotlib has them
     page: str  # the background
@@ -168,7 +160,6 @@ def appearance_of(look: Mapping[str, Any], ax: Axes | None) -> Appearance:
 
 
 def find_colormap(name: Any) -> Colormap:
-    """Returns matplotlib's colours of that name, or the colours themselves."""
     from matplotlib import colormaps
     from matplotlib.colors import Colormap
 
@@ -216,13 +207,13 @@ def draw_legend_below(figure: Any, entries: Sequence[Any], appearance: Appearanc
         legend.remove()
 
 
-def _emptiest_corner(ax: Axes) -> _Corner:
+def _emptiest_corner(ax: Axes) -> Any:
     lines = [np.asarray(line.get_xydata(), np.float64) for line in ax.get_lines()]
     points = np.vstack([np.empty((0, 2)), *(line[:, :2] for line in lines)])
     fractions = ax.transAxes.inverted().transform(ax.transData.transform(points))
     fractions = fractions[np.isfinite(fractions).all(axis=1)]
 
-    def nearness(corner: _Corner) -> float:
+    def nearness(corner: str) -> float:
         distance = np.abs(fractions - np.array(_CORNERS[corner])).max(axis=1)
         return float((distance < 0.45).sum() + (0.4 - np.minimum(distance, 0.4)).sum())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,16 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from collectors.shapes import Float64
 from collectors.validation import check_float, wrong_type, wrong_value
 
-from ..scales.frame import span
+from ..grid.data import LandscapeData
+from ..scales.frame import Frame, span
 from ..scales.landscape_scale import known
+from ..scales.scale import Scale
 from .occlusion import Relief
 from .path import network_marks
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
-    from ..scales.frame import Frame
-    from ..scales.scale import Scale
-
 
 FLOOR = 0.35
 """Room below a surface for the contour lines on its floor, as a share of the surface's height."""
@@ -178,7 +174,16 @@ def best_camera(landscape: LandscapeData, metric: str, scale: Scale, frame: Fram
     (left, right), (bottom, top) = frame.limits(span(landscape.x), span(landscape.y))
     low, high = scale.tall.height_range
     corner, units = np.array([left, bottom, low]), np.array([right - left, top - bottom, high - low]) / frame.box
-    path = _marks(landscape, metric, scale, frame, relief)
+    # Places along all runs' paths, the networks of no run and the origin, shape (n, 3).
+    point, feet = landscape.origin, feet_on_surface(landscape, metric, scale, frame)
+    value = scale.tall.heights([point.metrics.get(metric, np.nan)])
+    marks = [np.column_stack([*frame.place([point.x], [point.y or 0.0]), value])]
+    if feet is not None:
+        assert landscape.checkpoints is not None
+        runs = [feet[rows[np.isfinite(feet[rows, 2])]] for rows in landscape.checkpoints.paths]
+        marks += [relief.path_over(points) for points in runs if len(points)]
+        marks += [feet[[row]] for row, _ in network_marks(landscape)]
+    path = np.concatenate(marks)
 
     def badness(camera: Camera) -> tuple[int, float]:
         eye = corner + units * camera.placed(frame.box)[0]
@@ -198,19 +203,6 @@ def feet_on_surface(
     if found is None or found.y is None or metric not in found.projected:
         return None
     return np.column_stack([*frame.place(found.x, found.y), scale.tall.heights(found.projected[metric])])
-
-
-def _marks(landscape: LandscapeData, metric: str, scale: Scale, frame: Frame, relief: Relief) -> NDArray[Any]:
-    """Returns places along all runs' paths, the networks of no run and the origin, shape (n, 3)."""
-    point, feet = landscape.origin, feet_on_surface(landscape, metric, scale, frame)
-    value = scale.tall.heights([point.metrics.get(metric, np.nan)])
-    marks = [np.column_stack([*frame.place([point.x], [point.y or 0.0]), value])]
-    if feet is not None:
-        assert landscape.checkpoints is not None
-        runs = [feet[rows[np.isfinite(feet[rows, 2])]] for rows in landscape.checkpoints.paths]
-        marks += [relief.path_over(points) for points in runs if len(points)]
-        marks += [feet[[row]] for row, _ in network_marks(landscape)]
-    return np.concatenate(marks)
 
 
 def _rise_toward(heights: NDArray[Any], camera: Camera) -> float:

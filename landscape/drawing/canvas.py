@@ -7,23 +7,24 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from collectors.files.local_files import write_bytes
+import numpy as np
+
+from collectors.files.local_files import check_replaceable, write_bytes
 from collectors.files.places import check_can_be_file
 from collectors.shapes import UInt8
 from collectors.validation import check_float, check_instance, check_path, wrong_type, wrong_value
 
 from .appearance import Appearance, appearance_of, draw_legend
+from .camera import Camera
 from .fitting import room_for_axes, settle
 from .texts import plain
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
-
-    from .camera import Camera
 
 
 # Of a figure that is cut to what is drawn, in inches.
@@ -85,15 +86,12 @@ class Picture:
             settle(self.ax.figure, cameras, grow=not cameras)
             # The usual height has room for a legend, which three-dimensional axes fill.
             if not (self.appearance.legend or self.sized or self.ax.name == "3d"):
-                self._cut_margins()
-
-    def _cut_margins(self) -> None:
-        figure: Any = self.ax.figure
-        parts = [ax.get_tightbbox() for ax in figure.axes]
-        spare = figure.bbox.height - max(part.y1 for part in parts) + min(part.y0 for part in parts)
-        if (spare := spare / figure.dpi - 2 * _MARGIN) > 0:
-            figure.set_figheight(figure.get_figheight() - spare)
-            settle(figure)
+                figure: Any = self.ax.figure
+                parts = [ax.get_tightbbox() for ax in figure.axes]
+                spare = figure.bbox.height - max(part.y1 for part in parts) + min(part.y0 for part in parts)
+                if (spare := spare / figure.dpi - 2 * _MARGIN) > 0:
+                    figure.set_figheight(figure.get_figheight() - spare)
+                    settle(figure)
 
 
 @contextlib.contextmanager
@@ -117,8 +115,7 @@ def begin_page(
         drawn = ax
         if drawn is None:
             drawn = new_figure(size or usual(appearance), "compressed").add_subplot(projection=projection)
-        given = size is not None
-        yield {"ax": drawn, "own": ax is None, "sized": given, "appearance": appearance, "heading": heading}
+        yield {"ax": drawn, "own": ax is None, "sized": bool(size), "appearance": appearance, "heading": heading}
 
 
 def save_figure(
@@ -159,6 +156,15 @@ def save_figure(
     write_bytes(target, image.getvalue())
 
 
+def check_png(name: str, path: str | os.PathLike[str]) -> Path:
+    target = check_path(name, path)
+    if target.suffix.lower() != ".png":
+        raise wrong_value(name, "a name that ends in .png, because a hero is made of pixels", str(path))
+    check_can_be_file(name, target)
+    check_replaceable(target)
+    return target
+
+
 def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray, "height width 3"]:
     """Returns a picture as red, green and blue, shape (height, width, 3).
 
@@ -169,20 +175,12 @@ def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray
     Raises:
         TypeError: ``figure`` has no picture.
     """
-    import math
+    from PIL import Image
 
-    import numpy as np
-
-    whole = _figure_of(figure)
-    raw = io.BytesIO()
+    whole, image = _figure_of(figure), io.BytesIO()
     with room_for_axes(whole):
-        whole.savefig(raw, format="rgba", dpi=dpi)
-    values = np.frombuffer(raw.getvalue(), np.uint8)
-    # Matplotlib leaves out the rest of a pixel, and its product may end one bit below ours.
-    width, height = whole.get_size_inches() * dpi
-    rows = (math.floor(height), round(height))
-    columns = next(count for count in (math.floor(width), round(width)) if len(values) in [4 * count * n for n in rows])
-    return values.reshape(-1, columns, 4)[:, :, :3].copy()
+        whole.savefig(image, format="png", dpi=dpi, pil_kwargs={"compress_level": 0})
+    return np.array(Image.open(image).convert("RGB"))
 
 
 def _save(figure: Figure, file: BinaryIO, kind: str, dpi: int, description: str | None) -> None:

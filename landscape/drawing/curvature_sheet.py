@@ -5,26 +5,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.shapes import Float64, Int64, UInt8
 
-from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
-from .appearance import PAPER_WIDTH, Appearance
+from .appearance import PAPER_WIDTH
 from .canvas import Picture, begin_page
-from .look import CurvatureLook, check_look
+from .look import Axes, CurvatureLook, check_look
 from .texts import plain
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 _MATRICES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix (GGN)"}
 _SMALL = "₀₁₂₃₄₅₆₇₈₉"
+_Kind = TypeVar("_Kind", bound=Picture)
 
 
 class MeasuredCurvature(Protocol):
@@ -49,51 +45,38 @@ class MeasuredCurvature(Protocol):
 class CurvatureSheet(Picture):
     curvature: MeasuredCurvature
 
+    @property
+    def matrix(self) -> str:
+        name = str(self.curvature.attributes.get("matrix", "hessian")).lower()
+        return _MATRICES.get(name, plain(name, 24))
+
+    @property
+    def unit(self) -> str:
+        return plain(self.curvature.attributes.get("unit") or CHECKPOINT, 32)
+
+    @property
+    def network(self) -> str:
+        network = self.curvature.attributes.get("network")
+        name = network.get("name") if isinstance(network, Mapping) else network
+        return plain(name, 40) if name else ""
+
     def write_title(self, named: str, *notes: str) -> None:
         """Writes what is shown, with the matrix and the samples, which a number of curvature means nothing without."""
-        what = f"{matrix_name(self.curvature)} of the loss, {samples_text(self.curvature)}"
+        count = self.curvature.attributes.get("num_samples")
+        samples = "all samples" if count is None else f"{int(count):,} sample{'' if count == 1 else 's'}"
+        what = f"{self.matrix} of the loss, {samples}"
         self.set_title(named, [what, *notes], small=self.appearance.paper or not self.own)
 
 
 @contextlib.contextmanager
-def begin_curvature(
-    function: str, curvature: MeasuredCurvature, ax: Axes | None, look: CurvatureLook
-) -> Iterator[CurvatureSheet]:
-    """Checks the options; yields a sheet on ``ax`` or a new figure."""
-    with begin_picture(function, ax, look, 3.3) as page:
-        yield CurvatureSheet(**page, curvature=curvature)
-
-
-@contextlib.contextmanager
-def begin_picture(function: str, ax: Axes | None, look: CurvatureLook, paper_height: float) -> Iterator[dict[str, Any]]:
-    """Checks the options of a picture of no landscape; yields what a ``Picture`` needs."""
+def begin_picture(
+    kind: type[_Kind], function: str, ax: Axes | None, look: CurvatureLook, paper_height: float, **more: Any
+) -> Iterator[_Kind]:
+    """Checks the options of a picture of no landscape; yields it, with attributes ``more``, on ``ax`` or a figure."""
     check_look(function, look, CurvatureLook)
-
-    def usual(style: Appearance) -> tuple[float, float]:
-        return style.fitted((PAPER_WIDTH, paper_height) if style.paper else (6.4, 4.4))
-
-    with begin_page(look, ax, usual) as page:
-        yield page
-
-
-def matrix_name(curvature: MeasuredCurvature) -> str:
-    matrix = str(curvature.attributes.get("matrix", "hessian")).lower()
-    return _MATRICES.get(matrix, plain(matrix, 24))
-
-
-def samples_text(curvature: MeasuredCurvature) -> str:
-    count = curvature.attributes.get("num_samples")
-    return "all samples" if count is None else f"{int(count):,} sample{'' if count == 1 else 's'}"
-
-
-def unit_text(curvature: MeasuredCurvature) -> str:
-    return plain(curvature.attributes.get("unit") or CHECKPOINT, 32)
-
-
-def network_text(curvature: MeasuredCurvature) -> str:
-    network = curvature.attributes.get("network")
-    name = network.get("name") if isinstance(network, Mapping) else network
-    return plain(name, 40) if name else ""
+    paper = (PAPER_WIDTH, paper_height)
+    with begin_page(look, ax, lambda style: style.fitted(paper if style.paper else (6.4, 4.4))) as page:
+        yield kind(**page, **more)
 
 
 def symbol(place: int | str) -> str:
@@ -112,10 +95,3 @@ def ends_of(curvature: MeasuredCurvature) -> tuple[int, int]:
 def unconverged(curvature: MeasuredCurvature) -> NDArray[Any]:
     """Returns which eigenpairs are less exact than was asked for, bool[n, pairs]."""
     return np.asarray(np.isfinite(curvature.eigenvalues) & (curvature.converged != 1))
-
-
-def missing_checkpoints(curvature: MeasuredCurvature) -> dict[str, NDArray[Any]]:
-    """Returns the numbers of the checkpoints without curvature, by the reason."""
-    kinds = {"pending": PointStatus.PENDING, "failed": PointStatus.FAILED}
-    found = {name: curvature.number[curvature.status == kind] for name, kind in kinds.items()}
-    return {name: numbers for name, numbers in found.items() if len(numbers)}

@@ -6,16 +6,13 @@ import contextlib
 import itertools
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .camera import place_ticks
+from .camera import Camera, place_ticks
 from .times import TIME_BAR, strips_height
-
-if TYPE_CHECKING:
-    from .camera import Camera
 
 # Between what is written and the figure's edge, and between two titles, in points.
 _MARGIN = 4.0
@@ -38,10 +35,14 @@ def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) ->
     """Lays a figure out so that nothing leaves it or overlaps; False says that one of several pictures is too small."""
     # What is placed in pixels finds the axes in their final place then, where they stay for all cameras.
     several = grow and len(_mains(figure)) > 1
-    if several:
-        _pin_type(figure)
+    for axis in _number_axes(figure) if several else ():
+        # Keeps how many numbers an axis has, which matplotlib counts by the settings at the time of drawing.
+        axis.set_tick_params(labelsize=axis.get_major_ticks(1)[0].label1.get_fontsize())
     for legend in figure.legends:
-        _wrap_legend(legend)
+        texts = legend.get_texts()
+        room = _room_of(legend) - _length(legend, 0) + max(_length(text, 0) for text in texts)
+        for text in texts:
+            _wrap(text, room, 0)
     for _ in range(_ROUNDS):
         _lay_out_with_room(figure, cameras, whole=several, grow=grow)
         wrapped = _wrap_texts(figure)
@@ -106,25 +107,20 @@ def _lay_out(figure: Any, cameras: Sequence[Camera], *, whole: bool) -> None:
     if isinstance(engine, ConstrainedLayoutEngine):
         for ax in (ax for ax in mains if ax.name == "3d"):
             place_ticks(ax)
-        with room_for_axes(figure), _whole_places(mains if whole else []):
+        # Pictures fill their places meanwhile, so that titles and colour bars are placed beside these.
+        scaled = [ax for ax in mains if whole and ax.get_aspect() != "auto"]
+        for ax in scaled:
+            ax.set_aspect("auto")
+        with room_for_axes(figure):
             engine.execute(figure)
+        for ax in scaled:
+            ax.set_aspect("equal", adjustable="box")
     if all(ax.name == "3d" for ax in mains):
         # The engine misjudges such axes, and leaves a single one half the page.
         figure.set_layout_engine("none")
         _place_time_bars(figure, mains)
         for ax in mains:
             _place_box(figure, ax, cameras)
-
-
-@contextlib.contextmanager
-def _whole_places(mains: Sequence[Any]) -> Iterator[None]:
-    """Lets pictures fill their places meanwhile, so that titles and colour bars are placed beside these."""
-    scaled = [ax for ax in mains if ax.get_aspect() != "auto"]
-    for ax in scaled:
-        ax.set_aspect("auto")
-    yield
-    for ax in scaled:
-        ax.set_aspect("equal", adjustable="box")
 
 
 def _place_time_bars(figure: Any, mains: list[Any]) -> None:
@@ -240,13 +236,6 @@ def shorter_side(ax: Any) -> float:
     return float(min(box.width, box.height) / ax.figure.dpi)
 
 
-def _wrap_legend(legend: Any) -> None:
-    texts = legend.get_texts()
-    room = _room_of(legend) - _length(legend, 0) + max(_length(text, 0) for text in texts)
-    for text in texts:
-        _wrap(text, room, 0)
-
-
 def _wrap(text: Any, room: float, axis: int) -> bool:
     """Breaks a text's lines so that none is longer than the room, in pixels along the axis; returns whether it did."""
     whole = text.get_text()
@@ -290,9 +279,13 @@ def _length(drawn: Any, axis: int) -> float:
 
 def _place_box(figure: Any, ax: Any, cameras: Sequence[Camera]) -> None:
     """Gives three-dimensional axes all the room between title, legend and neighbours, labels and ticks included."""
+    from matplotlib.transforms import Bbox
+
     size, room = np.tile(figure.bbox.size, 2), _box_room(figure, ax)
     for _ in range(2 * _ROUNDS):  # the size of type stays, so that each step only comes nearer
-        shown = _extent_from_all(ax, cameras)
+        # The box seen from all cameras together; the axes stay with the first of them.
+        views: list[Camera | None] = [*reversed(cameras)]
+        shown = np.asarray(Bbox.union([_box_extent(ax, view) for view in views or [None]]).extents)
         scale = float(((room[2:] - room[:2]) / (shown[2:] - shown[:2])).min())
         place = np.array(ax.get_position(original=True).bounds) * size
         shift = (room[:2] + room[2:] - scale * (shown[:2] + shown[2:])) / 2
@@ -326,22 +319,13 @@ def _box_room(figure: Any, ax: Any) -> NDArray[np.float64]:
     return np.array([left + margin, top - height + margin, left + width - margin, top - heading])
 
 
-def _extent_from_all(ax: Any, cameras: Sequence[Camera]) -> NDArray[np.float64]:
-    """Returns the extent of the box seen from all cameras together, and leaves the axes with the first of them."""
-    from matplotlib.transforms import Bbox
-
-    extents = []
-    for camera in reversed(cameras):
-        camera.place(ax)
-        extents.append(_box_extent(ax))
-    return np.asarray(Bbox.union(extents or [_box_extent(ax)]).extents)
-
-
-def _box_extent(ax: Any, *, labels: bool = True) -> Any:
-    """Returns the extent of the box, or of the box with its ticks and its labels, in pixels."""
+def _box_extent(ax: Any, camera: Camera | None = None, *, labels: bool = True) -> Any:
+    """Returns the extent of the box, or of the box with its ticks and its labels, in pixels, seen from a new camera."""
     from matplotlib.transforms import Bbox
     from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 
+    if camera is not None:
+        camera.place(ax)
     place_ticks(ax)
     corners = np.array(list(itertools.product(ax.get_xlim3d(), ax.get_ylim3d(), ax.get_zlim3d()))).T
     right, up, _ = proj_transform(*corners, ax.M)
@@ -356,31 +340,27 @@ def _pixels(figure: Any, points: float) -> float:
     return float(points * figure.dpi / 72)
 
 
-def _pin_type(figure: Any) -> None:
-    """Keeps how many numbers an axis has, which matplotlib counts by the settings at the time of drawing."""
-    for ax in (ax for ax in figure.axes if ax.name != "3d"):
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_tick_params(labelsize=axis.get_major_ticks(1)[0].label1.get_fontsize())
+def _number_axes(figure: Any) -> list[Any]:
+    return [axis for ax in figure.axes if ax.name != "3d" for axis in (ax.xaxis, ax.yaxis)]
 
 
 def _space_numbers(figure: Any) -> None:
     """Leaves out numbers that would cover the ones before: of given ones those without room, of others every few."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
-    for ax in (ax for ax in figure.axes if ax.name != "3d"):
-        for axis in (ax.xaxis, ax.yaxis):
-            if isinstance(axis.get_major_locator(), FixedLocator):
-                texts, free = [], -np.inf
-                for label in axis.get_ticklabels():
-                    low, high = _span(label, axis)
-                    texts.append(label.get_text() if low >= free else "")
-                    free = high + figure.dpi / 72 if texts[-1] else free
-                axis.set_major_formatter(FixedFormatter(texts))
-                continue
-            count = len(axis.get_ticklocs())
-            while count > 2 and not _apart(axis):
-                count -= 1
-                axis.set_major_locator(MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]))
+    for axis in _number_axes(figure):
+        if isinstance(axis.get_major_locator(), FixedLocator):
+            texts, free = [], -np.inf
+            for label in axis.get_ticklabels():
+                low, high = _span(label, axis)
+                texts.append(label.get_text() if low >= free else "")
+                free = high + figure.dpi / 72 if texts[-1] else free
+            axis.set_major_formatter(FixedFormatter(texts))
+            continue
+        count = len(axis.get_ticklocs())
+        while count > 2 and not _apart(axis):
+            count -= 1
+            axis.set_major_locator(MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]))
 
 
 def _span(label: Any, axis: Any) -> tuple[float, float]:

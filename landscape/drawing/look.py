@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
+from ..grid.data import LandscapeData
 from ..scales.choosing import Clip
 from ..scales.levels import Levels
 from ..scales.scale import Scale
 from .camera import CameraChoice
 
 if TYPE_CHECKING:
+    import matplotlib.axes
     from matplotlib.colors import Colormap
 
-    from ..grid.data import LandscapeData
+
+Axes: TypeAlias = "matplotlib.axes.Axes"
+"""A name for type checkers: the first picture loads matplotlib."""
 
 
 class Look(TypedDict, total=False):
@@ -99,7 +103,6 @@ def check_look(function: str, look: _Options, kind: type[Any] = Look) -> _Option
 
 def check_dimensions(function: str, landscape: LandscapeData, *, plane: bool = True) -> None:
     """Refuses a line where a picture needs a plane, and a plane where it needs a line."""
-    if plane and landscape.y is None:
-        raise ValueError(f"{function} needs a plane, but the landscape is a line; use plot_profile.")
-    if not plane and landscape.y is not None:
-        raise ValueError(f"{function} needs a line, but the landscape is a plane; use plot_contour.")
+    if plane == (landscape.y is None):
+        needs, found, use = ("plane", "line", "plot_profile") if plane else ("line", "plane", "plot_contour")
+        raise ValueError(f"{function} needs a {needs}, but the landscape is a {found}; use {use}.")

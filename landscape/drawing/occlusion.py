@@ -76,7 +76,11 @@ class Relief:
         for start in range(0, len(known), _TOGETHER):
             chosen = known[start : start + _TOGETHER]
             rays = _toward_camera(lifted[chosen], projection)
-            found[chosen] = self._meets(lifted[chosen], rays if projection[3, :3].any() else self._long(rays))
+            if not projection[3, :3].any():
+                # Parallel ones must be so long that they leave the grid, whichever side they enter it from.
+                sizes = np.array([np.ptp(self.x), np.ptp(self.y), max(100 * self.lift, np.finfo(np.float64).tiny)])
+                rays = rays * (100 / np.max(np.abs(rays[0]) / sizes))
+            found[chosen] = self._meets(lifted[chosen], rays)
         return found
 
     @property
@@ -111,11 +115,6 @@ class Relief:
         # A ray may run below the surface and not meet it: it comes through a hole, or under the edge of the grid.
         meets = (np.minimum(first, np.minimum(turn, last)) < 0) & (np.maximum(first, np.maximum(turn, last)) >= 0)
         return np.bincount(row[meets], minlength=len(points)) > 0
-
-    def _long(self, rays: NDArray[Any]) -> NDArray[Any]:
-        """Returns parallel rays so long that they leave the grid, whichever side they enter it from."""
-        sizes = np.array([np.ptp(self.x), np.ptp(self.y), max(100 * self.lift, np.finfo(np.float64).tiny)])
-        return np.asarray(rays * (100 / np.max(np.abs(rays[0]) / sizes)))
 
     def _on_grid(self, points: NDArray[Any]) -> NDArray[Any]:
         """Returns places of the axes as places of the grid, shape (n, 3)."""

@@ -41,7 +41,7 @@ def place_labels(
     clear: Float64[np.ndarray, "k 2"] | None = None,
 ) -> dict[int, tuple[float, float]]:
     """Returns the centres of labels that find room, by index, earlier in ``order`` first; all lengths in 1/72 inch."""
-    boxes = np.array(occupied, np.float64).reshape(-1, 4)
+    boxes, rivals = np.array(occupied, np.float64).reshape(-1, 4), points[np.isfinite(points).all(axis=1)]
     clear = along(points, step=1.5) if clear is None else clear
     placed: dict[int, tuple[float, float]] = {}
     for index in order:
@@ -53,19 +53,15 @@ def place_labels(
             box = np.concatenate([middle - size / 2, middle + size / 2])
             inside = (box[:2] >= frame[:2]).all() and (box[2:] <= frame[2:]).all()
             covers = ((clear > box[:2]) & (clear < box[2:])).all(axis=1).any()
-            if inside and not covers and _stands_at(point, points, middle, gap / 2) and not overlaps(box, boxes).any():
+            # What is nearest to a label is its point, or a rival beside that.
+            distances = np.hypot(*(rivals - middle).T)
+            stands = not (distances < np.hypot(*(point - middle))).any()
+            stands = stands or np.hypot(*(rivals[distances.argmin()] - point)) <= gap / 2
+            if inside and not covers and stands and not overlaps(box, boxes).any():
                 boxes = np.vstack([boxes, box])
                 placed[index] = (float(middle[0]), float(middle[1]))
                 break
     return placed
-
-
-def _stands_at(point: NDArray[Any], rivals: NDArray[Any], place: NDArray[Any], same: float) -> bool:
-    """Returns whether what is nearest to a place is a point, or a rival no further from that than ``same``."""
-    finite = rivals[np.isfinite(rivals).all(axis=1)]
-    distances = np.hypot(*(finite - place).T)
-    nearer = finite[distances < np.hypot(*(point - place))]
-    return len(nearer) == 0 or bool(np.hypot(*(finite[distances.argmin()] - point)) <= same)
 
 
 def overlaps(box: Float64[np.ndarray, " 4"], boxes: Float64[np.ndarray, "m 4"]) -> Bool[np.ndarray, " m"]:
@@ -103,7 +99,10 @@ def interpolated(values: NDArray[Any], places: Any) -> NDArray[np.float64]:
 def arrow_places(points: Float64[np.ndarray, "n 2"], head: float = HEAD) -> NDArray[np.float64]:
     """Returns a path's arrowheads, in 1/72 inch: place (0 to n - 1), middle x and y, angle in radians; shape (k, 4)."""
     # The noise of single steps says nothing about the direction, and no head lies on a stretch shorter than itself.
-    kept = _strides(points, 1.5 * head)
+    kept: list[int] = []
+    for row in np.flatnonzero(np.isfinite(points).all(axis=1)).tolist():
+        if not kept or np.hypot(*(points[row] - points[kept[-1]])) >= 1.5 * head:
+            kept.append(row)
     if len(kept) < 2:
         return np.empty((0, 4))
     start, end = points[kept[:-1]], points[kept[1:]]
@@ -114,7 +113,7 @@ def arrow_places(points: Float64[np.ndarray, "n 2"], head: float = HEAD) -> NDAr
     found = []
     for wanted in (np.arange(count) + 0.5) / count * whole:
         at = int(np.clip(np.searchsorted(until, wanted, side="right") - 1, 0, len(lengths) - 1))
-        first, last = int(kept[at]), int(kept[at + 1])
+        first, last = kept[at], kept[at + 1]
         # Between two neighbours, clear of the dots at both ends; in the middle where they are near.
         room = min(head, lengths[at] / 2) if last == first + 1 else 0.0
         share = float(np.clip(wanted - until[at], room, lengths[at] - room) / lengths[at])
@@ -122,15 +121,6 @@ def arrow_places(points: Float64[np.ndarray, "n 2"], head: float = HEAD) -> NDAr
         way = end[at] - start[at]
         found.append([place, *interpolated(points, place), np.arctan2(way[1], way[0])])
     return np.array(found)
-
-
-def _strides(points: NDArray[Any], least: float) -> NDArray[np.intp]:
-    """Returns which points to keep so that each is at least so far from the one before it."""
-    kept: list[int] = []
-    for row in np.flatnonzero(np.isfinite(points).all(axis=1)).tolist():
-        if not kept or np.hypot(*(points[row] - points[kept[-1]])) >= least:
-            kept.append(row)
-    return np.array(kept, np.intp)
 
 
 def apart(points: NDArray[Any], order: Sequence[int], least: float) -> NDArray[np.intp]:

@@ -13,43 +13,23 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_bool
 
-from ..grid.differences import own_values_text
+from ..grid.data import LandscapeData
 from ..sampling.coarse_cells import coarse_values
 from ..scales.choosing import choose_scale
 from ..scales.frame import Frame, choose_frame
 from ..scales.landscape_scale import joint_scale, known
-from ..scales.levels import number_text
 from ..scales.scale import EXTREME, Scale
 from ..topology.topology import Topology, wanted_topology
+from . import texts as words
 from .appearance import DIVERGING, PAPER_WIDTH, Appearance, find_colormap
 from .camera import Camera, check_camera
 from .canvas import Picture, begin_page
-from .look import Look, check_dimensions, check_look
+from .look import Axes, Look, check_dimensions, check_look
 from .path import dots_handle
-from .texts import (
-    WHOLE_WORDS,
-    axis_label,
-    flat_note,
-    in_phrases,
-    main_dataset,
-    metric_label,
-    metric_text,
-    plain,
-    short_axis_label,
-    status_note,
-    title,
-    unit_of,
-    value_notes,
-)
 from .times import BAR_HEIGHT, Marked, Times, draw_time_bar, path_times, runs_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
-
-    from ..grid.data import LandscapeData
-    from ..scales.choosing import Clip
-    from ..scales.levels import Levels
 
 
 _MOST_LINES = 3
@@ -59,8 +39,6 @@ OWN_VALUES_WIDTH = 48
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to draw a landscape."""
-
     function: str  # the name of its public function
     draw: Callable[[Sheet], None]
     plane: bool = True  # whether it draws planes, or lines
@@ -118,10 +96,10 @@ class Sheet(Picture):
     def axis_text(self, axis: int, *, narrow: bool) -> str:
         """Returns an axis's label: in lines that have room beside the axis, a short one beside other pictures."""
         geometry = self.frame.geometry
-        short = short_axis_label(self.landscape, axis, geometry)
+        short = words.short_axis_label(self.landscape, axis, geometry)
         texts = [short, short.split(" (")[0].removeprefix("distance ")]
         if self.furniture and not narrow:
-            texts.insert(0, axis_label(self.landscape, axis, geometry))
+            texts.insert(0, words.axis_label(self.landscape, axis, geometry))
         if self.ax.name == "3d":
             # The edge of a box is short and may lie near the legend.
             return short.replace(" (", "\n(")
@@ -129,7 +107,7 @@ class Sheet(Picture):
         letters = max(8, round(length / (0.55 * self.appearance.text_size)))
         for text in texts:
             whole = text.replace(" (", "\n(") if narrow or len(text) > letters else text
-            lines = [line for part in whole.split("\n") for line in textwrap.wrap(part, letters, **WHOLE_WORDS)]
+            lines = [line for part in whole.split("\n") for line in textwrap.wrap(part, letters, **words.WHOLE_WORDS)]
             if len(lines) <= _MOST_LINES and max(map(len, lines)) <= letters:
                 break
         return "\n".join(lines)
@@ -138,17 +116,16 @@ class Sheet(Picture):
         """Writes the landscape's name, unless a caption gives it, and notes about the data."""
         tight = self.appearance.paper or not self.furniture
         estimates = self.estimates if self.furniture else ()
-        notes_below = [status_note(self.landscape, self.status), *estimates, *notes, *self.frame.notes]
+        notes_below = [words.status_note(self.landscape, self.status), *estimates, *notes, *self.frame.notes]
         if tight and not self.own:
             notes_below = [line for text in notes_below if text for line in text.split(", ")]
-        self.set_title(title(self.landscape), notes_below, small=tight)
+        self.set_title(words.title(self.landscape), notes_below, small=tight)
 
     @property
     def own_values(self) -> str | None:
         """Where a checkpoint's own value is not the one that is drawn at its foot, and why, for the legend."""
-        found, unit, main = self.landscape.checkpoints, unit_of(self.landscape), main_dataset(self.landscape)
-        text = own_values_text(found, self.metric, unit, main, short=self.appearance.paper)
-        return None if text is None else "\n".join(in_phrases(plain(text, 240), OWN_VALUES_WIDTH))
+        text = words.own_values_note(self.landscape, self.metric, short=self.appearance.paper)
+        return None if text is None else "\n".join(words.in_phrases(words.plain(text, 240), OWN_VALUES_WIDTH))
 
     def note_own_values(self) -> None:
         # A difference draws neither value.
@@ -160,7 +137,7 @@ class Sheet(Picture):
     def write_flat_note(self) -> None:
         """Says in words what a picture without differences cannot show."""
         look = self.appearance
-        text = flat_note(self.label, self.scale.low, number_text(self.scale.low), self.measured)
+        text = words.flat_note(self.label, self.scale.low, self.measured)
         box = {"boxstyle": "round", "facecolor": look.page, "alpha": 0.9, "edgecolor": look.soft}
         self.ax.text(
             0.5, 0.93, text, transform=self.ax.transAxes, ha="center", va="center", bbox=box, color=look.ink,
@@ -232,7 +209,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     measured = known(values, status)
     trajectory = check_bool("trajectory", options.get("trajectory", True))
     diverging = more.get("diverging", False)
-    scale = diverging_scale(kind, measured, options) if diverging else shared_scale(kind, [landscape], options)
+    scale = shared_scale(kind, [landscape], options, differences=measured if diverging else None)
     colors = find_colormap(options.get("colormap", DIVERGING if diverging else "viridis"))
     frame = choose_frame(landscape, options.get("aspect", "equal"))
     camera = check_camera(options.get("camera"))
@@ -243,8 +220,8 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         raise ValueError(f"topology must be left out for {kind.function}: {others}.")
     topology = wanted_topology(landscape, metric, wanted)
     # The edge of a box has no room for words.
-    label = metric_text(landscape, metric) if kind.projection else metric_label(landscape, metric)
-    more = {"times": path_times([landscape]), "label": label, "estimates": value_notes(landscape, metric), **more}
+    label = words.metric_text(landscape, metric) if kind.projection else words.metric_label(landscape, metric)
+    more = {"times": path_times([landscape]), "label": label, "estimates": words.value_notes(landscape, metric), **more}
 
     def usual(look: Appearance) -> tuple[float, float]:
         size = kind.size or frame.size(paper=look.paper)
@@ -262,30 +239,20 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
 
 
 def shared_scale(
-    kind: Kind, landscapes: Sequence[LandscapeData], look: Look, metrics: Sequence[str] | None = None
-) -> Scale:
-    """Returns the user's scale, or one that spans several pictures of one kind, of ``metrics`` or the look's metric."""
-    scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
-    if not isinstance(scale, Scale):
-        path = kind.heights and look.get("trajectory", True)
-        names = look.get("metric", "loss") if metrics is None else metrics
-        return joint_scale(landscapes, names, scale, levels, clip, count=kind.count, path=path)
-    return _only_a_scale(scale, levels, clip)
-
-
-def diverging_scale(kind: Kind, values: NDArray[Any], look: Look) -> Scale:
-    """Returns the user's scale, or one with zero in its middle."""
+    kind: Kind, landscapes: Sequence[LandscapeData], look: Look, metrics: Sequence[str] | None = None,
+    differences: NDArray[Any] | None = None,
+) -> Scale:  # fmt: skip
+    """Returns the user's scale, or one that spans several pictures; that of ``differences`` has zero in its middle."""
     scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
     if isinstance(scale, Scale):
-        return _only_a_scale(scale, levels, clip)
+        if levels is not None or clip is not None:
+            raise ValueError("scale is a Scale, which has its levels and its clip already; leave out levels and clip.")
+        return scale
     metric = look.get("metric", "loss")
-    return choose_scale(values, scale, levels, clip, count=kind.count, symmetric=True, metric=metric)
-
-
-def _only_a_scale(scale: Scale, levels: Levels, clip: Clip) -> Scale:
-    if levels is not None or clip is not None:
-        raise ValueError("scale is a Scale, which has its levels and its clip already; leave out levels and clip.")
-    return scale
+    if differences is not None:
+        return choose_scale(differences, scale, levels, clip, count=kind.count, symmetric=True, metric=metric)
+    path = kind.heights and look.get("trajectory", True)
+    return joint_scale(landscapes, metrics or metric, scale, levels, clip, count=kind.count, path=path)
 
 
 def topology_scale(found: Topology, landscape: LandscapeData, look: Look) -> Scale:
@@ -304,4 +271,4 @@ def topology_scale(found: Topology, landscape: LandscapeData, look: Look) -> Sca
 
 
 def nothing(sheet: Sheet) -> None:
-    """Draws nothing: pictures of minima alone, or of several ways, are drawn by functions that take these too."""
+    """Draws nothing: a picture of several ways is drawn by a function that takes these too."""

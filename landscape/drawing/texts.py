@@ -7,22 +7,21 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.shapes import UInt8
 from workers.metric_names import MetricName, other_datasets
 
-from ..grid.data import LOSS_ERROR
+from ..grid.data import LOSS_ERROR, LandscapeData, PlaneGeometry
+from ..grid.differences import own_values_text
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP
 from ..planes.pca import is_almost_nothing, percentages
 from ..record.checks import PointStatus
 from ..roles import CHECKPOINT
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData, PlaneGeometry
-
+from ..scales.levels import number_text
 
 _MOST_NAMES = 4
 _LONGEST_UNIT, _LONGEST_LABEL = 32, 96
@@ -116,9 +115,13 @@ def main_dataset(landscape: LandscapeData) -> str:
 
 def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | None = None) -> str:
     """Returns the label of axis 0 (x) or 1 (y) of a plane drawn by ``geometry``, or of one drawn by its coordinates."""
-    if geometry is not None:
-        return _distance_label(landscape, axis, geometry)
     kind = _decomposition(landscape)
+    if geometry is not None:
+        if axis == 1 and geometry.oblique:
+            return f"distance at a right angle to it (cosine of the directions {geometry.cosine:z.2f})"
+        name = axis_label(landscape, axis)
+        article = "the " if name.startswith(("first", "second")) or kind in _MATRICES else ""
+        return f"distance {name}" if name.startswith("towards ") else f"distance along {article}{name}"
     if kind == "pca":
         share = _explained(landscape, axis, "explained variance {}")
         return f"{('first', 'second')[axis]} principal direction{share}"
@@ -137,17 +140,6 @@ def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | No
     if kind in _MATRICES:
         return _eigenvector_label(landscape, axis)
     return f"direction{_number(landscape, axis)}"
-
-
-def _distance_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry) -> str:
-    if axis == 1 and geometry.oblique:
-        return f"distance at a right angle to it (cosine of the directions {geometry.cosine:z.2f})"
-    name = axis_label(landscape, axis)
-    if name.startswith("towards "):
-        return f"distance {name}"
-    head, _, rest = name.partition(" (")
-    article = "the " if head.startswith(("first", "second")) or _decomposition(landscape) in _MATRICES else ""
-    return f"distance along {article}{head}" + (f" ({rest}" if rest else "")
 
 
 def short_axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | None = None) -> str:
@@ -283,21 +275,15 @@ def unit_of(landscape: LandscapeData) -> str:
 
 def status_note(landscape: LandscapeData, status: UInt8[np.ndarray, "*grid"]) -> str | None:
     """Returns how much of the grid is measured, or None where all of it is."""
-    size = status.size
-    pending = int((status == PointStatus.PENDING).sum())
-    interpolated = int((status == PointStatus.INTERPOLATED).sum())
+    pending, interpolated, measured = (
+        int((status == kind).sum()) for kind in (PointStatus.PENDING, PointStatus.INTERPOLATED, PointStatus.MEASURED)
+    )
+    of = f"of {status.size:,} points"
     if interpolated:
         unfinished = "" if landscape.complete else " so far"
-        return (
-            f"{size - pending - interpolated:,} of {size:,} points measured{unfinished}, {interpolated:,} interpolated"
-        )
-    return measured_text(status) if pending else None
-
-
-def measured_text(status: UInt8[np.ndarray, "*grid"]) -> str:
-    """Returns how much of a grid is measured, such as "2 % measured (32 of 1,600 points)"."""
-    measured = int((status == PointStatus.MEASURED).sum())
-    return f"{measured_share(status)} measured ({measured:,} of {status.size:,} points)"
+        done = status.size - pending - interpolated
+        return f"{done:,} {of} measured{unfinished}, {interpolated:,} interpolated"
+    return f"{measured_share(status)} measured ({measured:,} {of})" if pending else None
 
 
 def measured_share(status: UInt8[np.ndarray, "*grid"]) -> str:
@@ -322,15 +308,20 @@ def sampling_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
     return [*notes, *missed_notes(landscape)]
 
 
+def own_values_note(landscape: LandscapeData, metric: str, *, short: bool = False) -> str | None:
+    """Returns where a checkpoint's own value is not the one at its foot, and why; None where it is everywhere."""
+    unit, main = unit_of(landscape), main_dataset(landscape)
+    return own_values_text(landscape.checkpoints, metric, unit, main, short=short)
+
+
 def value_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
     return [*precision_notes(landscape), *sampling_notes(landscape, metric)]
 
 
 def precision_notes(*landscapes: LandscapeData) -> list[str]:
     """Returns in which precision landscapes were measured; empty where that is the full one of all."""
-    found = list(
-        dict.fromkeys(precision_name(landscape.attributes.get("measurement_plan")) for landscape in landscapes)
-    )
+    plans = [landscape.attributes.get("measurement_plan") for landscape in landscapes]
+    found = list(dict.fromkeys(map(precision_name, plans)))
     return [] if found == [_FULL] else [f"measured in {' and '.join(found)}"]
 
 
@@ -346,11 +337,12 @@ def missed_notes(*landscapes: LandscapeData) -> list[str]:
     return [f"features narrower than {max(gaps)} points may be missed"] if gaps else []
 
 
-def flat_note(metric: str, low: float, text: str, values: np.ndarray[Any, np.dtype[Any]]) -> str:
+def flat_note(metric: str, low: float, values: NDArray[Any]) -> str:
     count = int(np.isfinite(values).sum())
     if np.isnan(low):
         return f"no finite value of {metric}"
-    return f"flat: {metric} is {text} at " + ("the only finite point" if count == 1 else f"all {count} finite points")
+    where = "the only finite point" if count == 1 else f"all {count} finite points"
+    return f"flat: {metric} is {number_text(low)} at {where}"
 
 
 def _integers(value: Any) -> list[int]:

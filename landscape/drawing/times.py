@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..grid.data import LandscapeData
 from .placement import apart
 from .texts import plain, unit_of
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
-
 
 FEW = 9
 """Up to so many checkpoints each has its dot and its number, and a path needs no colours of time."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.files.local_files import naming
-from collectors.summary.event_files import record
+from collectors.summary.writer import record
 from workers.users_code import warn_user
 
 from ..errors import LandscapeExportError

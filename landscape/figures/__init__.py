@@ -3,7 +3,6 @@
 from ..drawing.camera import CAMERAS, Camera
 from ..drawing.canvas import figure_pixels, save_figure
 from ..drawing.look import CurvatureLook, Look
-from ..rendering.picture import Rendering
 from ..scales.choosing import choose_scale
 from ..scales.scale import Scale
 from .barriers import plot_barriers, plot_routes
@@ -12,7 +11,7 @@ from .contour import plot_contour, plot_contour_lines, plot_heatmap
 from .difference import plot_difference
 from .films.film import save_animation
 from .films.frames import orbit_frames, walk_frames
-from .hero import plot_hero
+from .hero import Rendering, plot_hero
 from .multiples import plot_multiples, plot_uncertainty
 from .persistence import plot_merge_tree, plot_persistence
 from .profile import plot_profile

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from collectors.validation import wrong_type, wrong_value
 
-from ..drawing.look import Look
-from ..drawing.path import halo
+from ..drawing.look import Axes, Look
+from ..drawing.path import halo, stroke
 from ..drawing.sheet import Kind, Sheet, begin, nothing, shared_scale
 from ..drawing.texts import axis_label, metric_text, plain
 from ..grid.data import LandscapeData
@@ -21,10 +21,7 @@ from ..scales.landscape_scale import known
 from ..scales.levels import number_text
 from ..scales.scale import Scale
 from .contour import CONTOUR
-from .profile import STROKES, set_value_axis
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .profile import set_value_axis
 
 _ENDS = 0.02
 _ROUTE_STROKES = ("--", "-", "-.", ":")
@@ -130,11 +127,11 @@ def barrier_text(rise: Rise) -> str:
 
 def _draw_way(sheet: Sheet, index: int, name: str, line: LandscapeData) -> None:
     look, ax, metric = sheet.appearance, sheet.ax, sheet.metric
-    color, stroke = look.series[index % len(look.series)], ("-", *STROKES)[index % (1 + len(STROKES))]
+    color, line_style = look.series[index % len(look.series)], stroke(index)
     values, rise, height_of = known(line[metric], line.status), highest_rise(line, metric), sheet.scale.tall.held
     label = (f"{name}: " if name else f"{metric_text(line, metric)}, ") + barrier_text(rise)
     sheet.entries += ax.plot(
-        line.x, height_of(values), color=color, linestyle=stroke, linewidth=1.5 * look.factor, marker="o",
+        line.x, height_of(values), color=color, linestyle=line_style, linewidth=1.5 * look.factor, marker="o",
         markersize=2.5 * look.factor, label=label, zorder=3,
     )  # fmt: skip
     stderr = line.metrics.get("loss_stderr") if metric == "loss" else None

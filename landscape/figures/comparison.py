@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import Any, Protocol, Unpack
+
+import numpy as np
 
 from collectors.shapes import Float64
 from collectors.validation import check_bool
 
 from ..drawing.canvas import Picture
 from ..drawing.curvature_sheet import begin_picture
-from ..drawing.look import CurvatureLook
+from ..drawing.look import Axes, CurvatureLook
 from ..drawing.texts import plain
-
-if TYPE_CHECKING:
-    import numpy as np
-    from matplotlib.axes import Axes
 
 _FEWEST = 3
 _LONGEST = 32
@@ -64,8 +62,7 @@ def plot_comparison(
         ValueError: an argument has a wrong value.
     """
     check_bool("networks", networks)
-    with begin_picture("plot_comparison", ax, look, 2.9) as page:
-        sheet = Picture(**page)
+    with begin_picture(Picture, "plot_comparison", ax, look, 2.9) as sheet:
         for place, recipe in enumerate(comparison.recipes):
             _draw_recipe(sheet, comparison, place, recipe, networks)
         _write(sheet, comparison)

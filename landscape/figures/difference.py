@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from collectors.shapes import Bool, Float64, UInt8
 from collectors.validation import check_float, wrong_type
 
-from ..drawing.look import Look
-from ..drawing.missing import edges, hatch_cells
-from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Sheet, begin, diverging_scale
+from ..drawing.look import Axes, Look
+from ..drawing.missing import hatch_cells, hatched
+from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, begin, shared_scale
 from ..drawing.texts import metric_text, missed_notes, plain, precision_notes, title
 from ..grid.data import LandscapeData
 from ..grid.differences import difference_errors
@@ -23,8 +23,7 @@ from ..scales.landscape_scale import known
 from ..scales.scale import Scale
 from .contour import draw_filled
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+_HATCH = {"facecolor": "none", "edgecolor": "#4d4d4d", "hatch": "---"}
 
 
 def plot_difference(
@@ -78,17 +77,10 @@ def plot_difference(
             sheet.heading = "" if sheet.own and sheet.appearance.paper else _heading(ours, theirs)
         draw_filled(sheet)
         if significance is not None and (chance := found.chance(significance)) is not None:
-            _hatch_chance(sheet, chance)
+            hatch_cells(sheet, chance[0], _HATCH, 1.6)
+            sheet.entries.append(hatched(textwrap.fill(chance[1], OWN_VALUES_WIDTH), _HATCH))
         sheet.finish()
     return sheet.ax
-
-
-@dataclass(frozen=True)
-class Chance:
-    """Where a difference may be chance, and in words by which rule and at how many points."""
-
-    where: Bool[np.ndarray, "ny nx"]
-    text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +93,8 @@ class Difference:
     status: UInt8[np.ndarray, "ny nx"]
     label: str
 
-    def chance(self, significance: float) -> Chance | None:
-        """Returns what lies within so many standard errors; None where these are not known."""
+    def chance(self, significance: float) -> tuple[Bool[np.ndarray, "ny nx"], str] | None:
+        """Returns what lies within so many standard errors, and that in words; None where these are not known."""
         errors = difference_errors(*self.landscapes, self.metrics)
         if errors is None:
             return None
@@ -112,12 +104,15 @@ class Difference:
         unknown = int((np.isnan(errors.interpolation) & np.isfinite(measured)).sum())
         also = " and the interpolation error" if np.nan_to_num(errors.interpolation).any() else ""
         among = f", among them {unknown:,} whose interpolation error is not known" if unknown else ""
-        text = f"within {significance:g} standard errors{also}, {errors.pairing}: {count:,} of {of:,} points{among}"
-        return Chance(where, text)
+        return (
+            where,
+            f"within {significance:g} standard errors{also}, {errors.pairing}: {count:,} of {of:,} points{among}",
+        )
 
     def scale(self, look: Look) -> Scale:
         """Returns the scale of the colours, which change at zero: the user's, or one that fits the differences."""
-        return diverging_scale(DIFFERENCE, known(self.values, self.status), {**look, "metric": self.metrics[0]})
+        differences = known(self.values, self.status)
+        return shared_scale(DIFFERENCE, [], {**look, "metric": self.metrics[0]}, differences=differences)
 
 
 def subtract(first: LandscapeData, second: LandscapeData | str, minus: str | None, look: Look) -> Difference:
@@ -131,34 +126,21 @@ def subtract(first: LandscapeData, second: LandscapeData | str, minus: str | Non
         landscapes, metrics = (first, second), (look.get("metric", "loss"),) * 2
         label = f"difference of {metric_text(first, metrics[0])}"
     else:
-        landscapes, metrics = (first, first), _two_metrics(second, minus, look)
+        for name, value, also in (("second", second, "a Landscape, or "), ("minus", minus, "")):
+            if not isinstance(value, str):
+                raise wrong_type(name, f"{also}the name of a metric", value)
+        if "metric" in look:
+            raise ValueError(
+                f"metric must be left out where two metrics are subtracted ({second!r} minus {minus!r}), but got "
+                f"{look['metric']!r}."
+            )
+        landscapes, metrics = (first, first), (second, str(minus))
         label = " minus ".join(metric_text(first, name) for name in metrics)
     if first.y is None or landscapes[1].y is None:
         raise ValueError("plot_difference needs two planes, but got a line; plot_multiples draws lines side by side.")
     check_same_grid(*landscapes)
     values = difference(*(landscape[name] for landscape, name in zip(landscapes, metrics, strict=True)))
     return Difference(landscapes, metrics, values, joint_status(first.status, landscapes[1].status), label)
-
-
-def _hatch_chance(sheet: Sheet, chance: Chance) -> None:
-    from matplotlib.patches import Patch
-
-    style: dict[str, Any] = {"facecolor": "none", "edgecolor": "#4d4d4d", "hatch": "---"}
-    corners = sheet.frame.mesh(*map(edges, sheet.plane))
-    hatch_cells(sheet.ax, corners, sheet.border, chance.where, style, 1.6)
-    sheet.entries.append(Patch(label=textwrap.fill(chance.text, OWN_VALUES_WIDTH), linewidth=0, **style))
-
-
-def _two_metrics(metric: object, minus: object, look: Look) -> tuple[str, str]:
-    for name, value, also in (("second", metric, "a Landscape, or "), ("minus", minus, "")):
-        if not isinstance(value, str):
-            raise wrong_type(name, f"{also}the name of a metric", value)
-    if "metric" in look:
-        raise ValueError(
-            f"metric must be left out where two metrics are subtracted ({metric!r} minus {minus!r}), but got "
-            f"{look['metric']!r}."
-        )
-    return str(metric), str(minus)
 
 
 def check_same_grid(first: LandscapeData, second: LandscapeData) -> None:

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
+import io
+import os
 import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Unpack, cast
 
 import numpy as np
 
+from collectors.files.local_files import write_bytes
 from collectors.shapes import UInt8
 from collectors.validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 
+from ..drawing import texts as words
 from ..drawing.appearance import Appearance, appearance_of, find_colormap
 from ..drawing.camera import best_camera, check_camera
-from ..drawing.canvas import check_size
+from ..drawing.canvas import check_png, check_size
 from ..drawing.look import Look, check_dimensions, check_look
 from ..drawing.path import sized
-from ..drawing.texts import (
-    axis_label,
-    flat_note,
-    full_title,
-    main_dataset,
-    metric_text,
-    plain,
-    printable,
-    status_note,
-    unit_of,
-    value_notes,
-)
 from ..grid.data import LandscapeData
-from ..grid.differences import own_values_text
 from ..meshes.path_mesh import path_lines, path_marks
 from ..meshes.space import choose_space
-from ..rendering.picture import Rendering
 from ..rendering.scene import Scene
 from ..rendering.surface import INTERPOLATIONS
 from ..scales.landscape_scale import missing_kinds
@@ -53,6 +44,51 @@ _BETWEEN = {
     "smooth": "drawn smoothly (monotone cubics) through every point, never beyond the four points around",
     "linear": "drawn bilinearly",
 }
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """A picture of a landscape in three dimensions.
+
+    Attributes:
+        pixels: red, green, blue and opacity, shape (height, width, 4).
+        title: of the landscape.
+        caption: what a reader must know: scale, clipping, what is missing, what was drawn between the points.
+        dpi: dots per inch, which a PNG tells to who prints it.
+    """
+
+    pixels: UInt8[np.ndarray, "height width 4"]
+    title: str
+    caption: tuple[str, ...]
+    dpi: float
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the picture as PNG and returns its path; the caption is in the file, as the text "Description".
+
+        The same landscape gives the same bytes on the same machine.
+
+        Raises:
+            TypeError: ``path`` is no path.
+            ValueError: the name does not end in .png.
+            FileWriteError: the file cannot be written; what was there is untouched.
+        """
+        target = check_png("path", path)
+        write_bytes(target, self._repr_png_())
+        return target
+
+    def _repr_png_(self) -> bytes:
+        from PIL import Image
+        from PIL.PngImagePlugin import PngInfo
+
+        words = PngInfo()
+        words.add_itxt("Title", self.title)
+        words.add_itxt("Description", "\n".join(self.caption))
+        words.add_itxt("Software", "summary-landscape")
+        file = io.BytesIO()
+        image = Image.fromarray(self.pixels)
+        # More compression takes longer than the drawing and makes the file hardly smaller.
+        image.save(file, "PNG", pnginfo=words, dpi=(self.dpi, self.dpi), compress_level=4)
+        return file.getvalue()
 
 
 def plot_hero(
@@ -92,7 +128,8 @@ def plot_hero(
         TypeError: an argument is unknown or has the wrong type.
         ValueError: the landscape is a line or has no finite value, or an argument has a wrong value.
     """
-    from matplotlib.colors import is_color_like
+    from matplotlib.colors import is_color_like, to_rgb
+    from PIL import Image
 
     options = check_look("plot_hero", look)
     if options.get("style", "screen") != "screen":
@@ -126,7 +163,7 @@ def plot_hero(
         )
     camera = camera or best_camera(landscape, metric, space.scale, space.frame)
     scene = Scene(space, colors, appearance.theme, trajectory, interpolation, (width, height))
-    title = full_title(landscape, printable) or "loss landscape" if heading is None else heading
+    title = words.full_title(landscape, words.printable) or "loss landscape" if heading is None else heading
     caption = _caption_lines(scene)
     if labels and width < _LABELLED:
         raise wrong_value("labels", f"False for a picture that is narrower than {_LABELLED} pixels", True)
@@ -136,7 +173,13 @@ def plot_hero(
         expected = f"False for a picture of {width} x {height} pixels: there is no room for them"
         raise wrong_value("labels", expected, True)
     whole = np.concatenate([replace(scene, pixels=(width, rest)).render(camera), *strips])
-    return Rendering(whole if background is None else _before(whole, background), title, tuple(caption), dots)
+    if background is not None:
+        # Nothing is clear in front of a colour any more.
+        color = tuple(round(255 * part) for part in (*to_rgb(background), 1.0))
+        page = Image.new("RGBA", whole.shape[1::-1], color)
+        page.alpha_composite(Image.fromarray(whole))
+        whole = np.asarray(cast(Any, page))
+    return Rendering(whole, title, tuple(caption), dots)
 
 
 def _measures(pixels: object, size: object, dpi: object) -> tuple[int, int, int]:
@@ -162,35 +205,25 @@ def _measures(pixels: object, size: object, dpi: object) -> tuple[int, int, int]
     return width, height, dots
 
 
-def _before(drawn: Any, background: str) -> Any:
-    """Returns a picture before a colour, which nothing is clear in front of any more."""
-    from matplotlib.colors import to_rgb
-    from PIL import Image
-
-    page = Image.new("RGBA", drawn.shape[1::-1], tuple(round(255 * part) for part in (*to_rgb(background), 1.0)))
-    page.alpha_composite(Image.fromarray(drawn))
-    return np.asarray(cast(Any, page))
-
-
 def _caption_lines(scene: Scene) -> list[str]:
     """Returns what a reader must know of a scene, one sentence each, without full stops."""
     space, landscape, metric = scene.space, scene.space.landscape, scene.space.metric
     scale, status, values = space.scale, landscape.status, landscape[metric]
-    label = metric_text(landscape, metric, str)
+    label = words.metric_text(landscape, metric, str)
     ends = f"{number_text(scale.low)} to {number_text(scale.high)}"
     lines = [f"Height and colour: {scale.label(label)}, {ends}; light and shade are no data"]
     if scale.flat:
-        lines = [flat_note(label, scale.low, number_text(scale.low), space.values)]
+        lines = [words.flat_note(label, scale.low, space.values)]
     if scale.extend != "neither":
         lines[0] += "; values beyond its ends are drawn as plateaus at its ends"
-    notes = [status_note(landscape, status), *value_notes(landscape, metric)]
+    notes = [words.status_note(landscape, status), *words.value_notes(landscape, metric)]
     missing = [f"{int(where.sum())} {kind}" for kind, where in missing_kinds(values, status).items()]
     notes += [f"holes are points without a value: {', '.join(missing)}"] if missing else []
     lines += ["; ".join(filter(None, notes))] if any(notes) else []
     lines.append(
         f"Between the {len(landscape.x)} x {len(space.plane[1])} points of the grid: {_BETWEEN[scene.interpolation]}"
     )
-    sides = [axis_label(landscape, axis, space.frame.geometry) for axis in (0, 1)]
+    sides = [words.axis_label(landscape, axis, space.frame.geometry) for axis in (0, 1)]
     scaled = "; ".join(space.frame.notes) or "the plane is to scale"
     lines.append(f"Axes: {sides[0]}; {sides[1]}; {scaled}")
     if scene.trajectory:
@@ -200,7 +233,7 @@ def _caption_lines(scene: Scene) -> list[str]:
                 f"{', '.join(names)}: at the projected {label}; between two checkpoints it follows the surface, which "
                 "may hide it"
             )
-        differing = own_values_text(landscape.checkpoints, metric, unit_of(landscape), main_dataset(landscape))
+        differing = words.own_values_note(landscape, metric)
         lines += [differing] if differing else []
     return [line[0].upper() + line[1:].replace(r"\$", "$") for line in lines]
 
@@ -232,12 +265,12 @@ def _draw_strip(
         top = inches - bar - 0.1
         if title:
             figure.text(
-                0.02, top / inches, plain(title, 120), fontsize=10, va="top", color=appearance.ink, weight="bold"
+                0.02, top / inches, words.plain(title, 120), fontsize=10, va="top", color=appearance.ink, weight="bold"
             )
             top -= 1.5 * _LINE
         for index, line in enumerate(lines):
             place = (top - _LINE * index) / inches
-            figure.text(0.02, place, plain(line, 400), fontsize=7.5, va="top", color=appearance.ink)
+            figure.text(0.02, place, words.plain(line, 400), fontsize=7.5, va="top", color=appearance.ink)
         canvas.draw()
     drawn = np.asarray(canvas.buffer_rgba())[:, :width]
     return np.pad(drawn, ((0, 0), (0, width - drawn.shape[1]), (0, 0)))
@@ -260,7 +293,7 @@ def _draw_bar(figure: Any, scene: Scene, appearance: Appearance, inches: float) 
     drawn.minorticks_off()
     axes.tick_params(labelsize=7.5, colors=appearance.ink)
     drawn.outline.set_edgecolor(appearance.soft)
-    label = scale.label(metric_text(scene.space.landscape, scene.space.metric))
+    label = scale.label(words.metric_text(scene.space.landscape, scene.space.metric))
     drawn.set_label(label, fontsize=8, color=appearance.ink)
 
 
@@ -268,10 +301,10 @@ def _entries(scene: Scene) -> list[Any]:
     from matplotlib.lines import Line2D
 
     entries = [
-        Line2D([], [], color=line.color, linewidth=2.2, marker="o", markersize=4.5, label=plain(line.name, 32))
+        Line2D([], [], color=line.color, linewidth=2.2, marker="o", markersize=4.5, label=words.plain(line.name, 32))
         for line in path_lines(scene.space)
     ]
     return entries + [
-        Line2D([], [], linestyle="none", label=plain(mark.name, 48), **sized(mark.style, 0.7))
+        Line2D([], [], linestyle="none", label=words.plain(mark.name, 48), **sized(mark.style, 0.7))
         for mark in path_marks(scene.space)
     ]

@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from workers.metric_names import MetricName
 from ..drawing.appearance import Appearance, appearance_of, draw_legend_below
 from ..drawing.canvas import check_size, new_figure
 from ..drawing.fitting import settle
-from ..drawing.look import Look, check_look
+from ..drawing.look import Axes, Look, check_look
 from ..drawing.path import dots_handle
 from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_label, title
@@ -27,10 +27,6 @@ from ..scales.scale import Scale
 from .contour import CONTOUR, CONTOUR_LINES, HEATMAP
 from .profile import PROFILE
 from .surface3d import SURFACE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 _BRACKET = re.compile(r" \([^()]*\)$")
 
@@ -299,7 +295,6 @@ def _write_shared(sheets: list[Sheet]) -> None:
     """Draws one colour bar for all, or one beside each picture where they show different quantities; and one legend."""
     from matplotlib.lines import Line2D
 
-    figure: Any = sheets[0].ax.figure
     drawn = [sheet for sheet in sheets if sheet.mappable is not None]
     quantities = list(dict.fromkeys(quantity_label(sheet.landscape, sheet.metric) for sheet in sheets))
     if len(quantities) > 1:
@@ -323,32 +318,25 @@ def _write_shared(sheets: list[Sheet]) -> None:
         if (name, marker) not in entries:
             entries[name, marker] = entry
             entry.set_label(name)
-    for entry in dots:
-        entries[entry.get_label(), entry.get_marker()] = entry
     notes = missed_notes(*(sheet.landscape for sheet in sheets))
     if len(quantities) > 1:
         short = list(dict.fromkeys(sheet.label for sheet in sheets))
         names = short if len(short) == len(quantities) else quantities
         notes.insert(0, f"a scale each for {', '.join(names[:-1])} and {names[-1]}")
-    for note in notes:
-        entries[note, None] = Line2D([], [], linestyle="none", label=note)
-    if entries and sheets[0].appearance.legend:
-        columns = 4 if len(sheets) > 1 else 2
-        draw_legend_below(figure, list(entries.values()), sheets[0].appearance, columns)
+    handles = [*entries.values(), *dots, *(Line2D([], [], linestyle="none", label=note) for note in notes)]
+    if handles and sheets[0].appearance.legend:
+        draw_legend_below(sheets[0].ax.figure, handles, sheets[0].appearance, columns=4 if len(sheets) > 1 else 2)
 
 
 def _write_time_bars(sheets: list[Sheet]) -> None:
     """Draws one bar of time below all pictures, or one below each where their times differ."""
     timed = [(sheet, sheet.times) for sheet in sheets if sheet.times is not None and sheet.trajectory]
-    if not timed:
-        return
-    sizes = timed[0][0].appearance.small_size, timed[0][0].appearance.number_size
-    if len({times for _, times in timed}) == 1:
-        shown = runs_of([sheet.landscape for sheet, _ in timed])
-        draw_time_bar([sheet.ax for sheet in sheets], timed[0][1], shown, *sizes)
-        return
-    for sheet, times in timed:
-        draw_time_bar(sheet.ax, times, runs_of([sheet.landscape]), *sizes)
+    alike = len({times for _, times in timed}) == 1
+    for group in [timed] if alike else [[each] for each in timed]:
+        sheet, times = group[0]
+        axes = [each.ax for each in sheets] if alike else sheet.ax
+        sizes = sheet.appearance.small_size, sheet.appearance.number_size
+        draw_time_bar(axes, times, runs_of([each.landscape for each, _ in group]), *sizes)
 
 
 PLANE_KINDS = {"contour": CONTOUR, "lines": CONTOUR_LINES, "heatmap": HEATMAP, "surface": SURFACE}

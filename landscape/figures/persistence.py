@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import numpy as np
 
-from ..drawing.look import Look, check_look
+from ..drawing.look import Axes, Look, check_look
 from ..drawing.path import sized
-from ..drawing.sheet import Kind, Sheet, begin, nothing, topology_scale
+from ..drawing.sheet import Kind, Sheet, begin, topology_scale
 from ..drawing.texts import plain
 from ..grid.data import LandscapeData
 from ..scales.frame import Frame
@@ -20,10 +19,6 @@ from ..topology.topology import Minimum, Topology, find_topology
 from ..topology.words import left_out_text, letter, shallow_text
 from .minima import MINIMUM, marks_of, minima_label
 from .profile import set_value_axis
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 # Axes cannot end at infinity.
 _LARGEST = 1e300
@@ -56,17 +51,10 @@ def plot_persistence(
 
     Source: Edelsbrunner, Letscher and Zomorodian 2002.
     """
-    return _draw(PERSISTENCE, _draw_diagram, landscape, ax, persistence, look)
+    return _draw(PERSISTENCE, landscape, ax, persistence, look)
 
 
-def _draw(
-    kind: Kind,
-    draw: Callable[[Sheet, Topology], None],
-    landscape: LandscapeData,
-    ax: Axes | None,
-    persistence: float | None,
-    look: Look,
-) -> Axes:
+def _draw(kind: Kind, landscape: LandscapeData, ax: Axes | None, persistence: float | None, look: Look) -> Axes:
     """Draws minima and what joins them, or that there are none, on a scale that spans minima and saddles."""
     check_look(kind.function, look)
     metric, cut = look.get("metric", "loss"), "line" if landscape.y is None else "plane"
@@ -77,20 +65,21 @@ def _draw(
     # Without a path in the picture there are no times to explain.
     with begin(replace(kind, plane=landscape.y is not None), landscape, ax, look, times=None) as sheet:
         # The axes are values, so nothing is to scale or not.
-        sheet.frame = Frame(None, 1.0)
+        sheet.frame, sheet.topology = Frame(None, 1.0), found
         if found.flat:
             sheet.ax.set(xticks=[], yticks=[])
             sheet.write_flat_note()
         else:
-            draw(sheet, found)
+            kind.draw(sheet)
         left_out = f"\n{text} left out" if (text := left_out_text(found)) else ""
         sheet.write_title(f"minima of the grid on this {cut}, not of the network{left_out}")
         sheet.finish()
     return sheet.ax
 
 
-def _draw_diagram(sheet: Sheet, found: Topology) -> None:
-    ax, look, scale, shallow = sheet.ax, sheet.appearance, sheet.scale, found.pairs[~found.counted]
+def _draw_diagram(sheet: Sheet) -> None:
+    ax, look, scale, found = sheet.ax, sheet.appearance, sheet.scale, sheet.topology
+    assert found is not None
     if scale.flat:
         room = 0.5 * abs(scale.low) or 0.5
         ax.set_xlim(scale.low - room, scale.low + room)
@@ -114,7 +103,7 @@ def _draw_diagram(sheet: Sheet, found: Topology) -> None:
             steps, steps + found.persistence, color=look.soft, linestyle="--", linewidth=look.factor, zorder=1,
             label=f"barrier of {found.persistence:.3g}",
         )  # fmt: skip
-    if len(shallow):
+    if len(shallow := found.pairs[~found.counted]):
         label = plain(shallow_text(found, sheet.landscape), 120)
         sheet.entries += ax.plot(*shallow.T, "o", color=look.soft, markersize=3 * look.factor, zorder=2, label=label)
     births = np.array([minimum.value for minimum in found.minima])
@@ -161,7 +150,7 @@ def plot_merge_tree(
         TypeError: an argument is unknown or has the wrong type.
         ValueError: the metric has no finite value, or an argument has a wrong value.
     """
-    return _draw(MERGE_TREE, _draw_tree, landscape, ax, persistence, look)
+    return _draw(MERGE_TREE, landscape, ax, persistence, look)
 
 
 def leaf_order(found: Topology) -> list[int]:
@@ -175,8 +164,9 @@ def leaf_order(found: Topology) -> list[int]:
     return [place for part in sorted(leaves.values()) for place in part]
 
 
-def _draw_tree(sheet: Sheet, found: Topology) -> None:
-    ax, look, scale = sheet.ax, sheet.appearance, sheet.scale
+def _draw_tree(sheet: Sheet) -> None:
+    ax, look, scale, found = sheet.ax, sheet.appearance, sheet.scale, sheet.topology
+    assert found is not None
     set_value_axis(ax, scale.tall)
     order = leaf_order(found)
     across = {place: index for index, place in enumerate(order)}
@@ -238,5 +228,5 @@ def _coordinates(landscape: LandscapeData, point: Minimum) -> list[str]:
     ]
 
 
-MERGE_TREE = Kind("plot_merge_tree", nothing, count=8, size=(6.4, 4.4), paper_height=2.9)
-PERSISTENCE = Kind("plot_persistence", nothing, count=8, size=(5.6, 5.2), paper_height=3.4)
+MERGE_TREE = Kind("plot_merge_tree", _draw_tree, count=8, size=(6.4, 4.4), paper_height=2.9)
+PERSISTENCE = Kind("plot_persistence", _draw_diagram, count=8, size=(5.6, 5.2), paper_height=3.4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from collectors.validation import wrong_type
 from workers.metric_names import MetricName
 
-from ..drawing.appearance import Appearance
-from ..drawing.look import Look
+from ..drawing.canvas import Picture
+from ..drawing.look import Axes, Look
 from ..drawing.missing import coarse_text, edges
-from ..drawing.path import EDGE, PATH, STAR, network_marks, origin_label, run_color, sized
+from ..drawing.path import EDGE, PATH, STAR, in_points, network_marks, origin_label, run_color, sized, stroke
 from ..drawing.placement import free, most_telling
 from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import metric_text, plain, quantity_text
-from ..drawing.times import marked, numbered, strong_color
+from ..drawing.times import Times, marked, numbered, strong_color
 from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 from ..grid.differences import own_values
@@ -28,13 +28,7 @@ from ..scales.landscape_scale import known, missing_kinds
 from ..scales.scale import Scale
 from .minima import draw_minima
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
 _MANY_POINTS = 41
-# Curves differ in stroke as well as colour: paper may be printed grey.
-STROKES = ("--", "-.", ":")
 _MISSING = {"pending": ".", "failed": "x", "not finite": "^"}
 
 
@@ -63,18 +57,15 @@ def plot_profile(
         raise wrong_type("others", "the name of a metric, or a list of names", others)
     metric = look.get("metric", "loss")
     beside, right = sides(landscape, metric, names)
-    more: dict[str, Any] = {}
+    more = {"label": quantity_text(landscape, metric)} if beside else {}
     if beside:
-        shown = [metric, *beside]
-        if not isinstance(look.get("scale", "auto"), Scale):
-            look = {**look, "scale": left_scale(landscape, shown, look), "levels": None, "clip": None}
-        more["label"] = quantity_text(landscape, metric)
+        look = {**look, "scale": left_scale(landscape, [metric, *beside], look), "levels": None, "clip": None}
     with begin(PROFILE, landscape, ax, look, **more) as sheet:
         draw_profile(sheet, several=bool(beside))
-        for index, name in enumerate(beside):
-            _draw_curve(sheet, sheet.ax, sheet.scale.tall, name, *_color_and_stroke(sheet, index))
+        for index, name in enumerate(beside, 1):
+            _draw_curve(sheet, sheet.ax, sheet.scale.tall, name, index)
         if right:
-            _draw_right(sheet, right, len(beside))
+            _draw_right(sheet, right, 1 + len(beside))
         sheet.finish()
     return sheet.ax
 
@@ -88,14 +79,13 @@ def sides(landscape: LandscapeData, metric: str, others: Sequence[str]) -> tuple
 
 
 def _color_and_stroke(sheet: Sheet, index: int) -> tuple[str, str]:
-    series = sheet.appearance.series[1:]
-    return series[index % len(series)], STROKES[index % len(STROKES)]
+    main, *others = sheet.appearance.series
+    # The main metric's line is the only whole one.
+    return (others[(index - 1) % len(others)], stroke(1 + (index - 1) % 3)) if index else (main, stroke(0))
 
 
 def left_scale(landscape: LandscapeData, shown: Sequence[str], look: Look) -> Scale:
     """Returns the scale of the axis on the left: the user's, or one that spans all metrics that are shown on it."""
-    if isinstance(scale := look.get("scale"), Scale):
-        return scale
     return shared_scale(PROFILE, [landscape] * len(shown), {**look, "trajectory": True}, list(shown))
 
 
@@ -110,10 +100,9 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
     """Fills a sheet with a curve, which the legend names where ``several`` curves share the axis."""
     ax, scale, look = sheet.ax, sheet.scale, sheet.appearance
     set_value_axis(ax, scale.tall)
-    _draw_curve(sheet, ax, scale.tall, sheet.metric, look.series[0], "-", named=several)
+    _draw_curve(sheet, ax, scale.tall, sheet.metric, 0, named=several)
     _draw_coarse(sheet)
-    kinds = missing_kinds(sheet.values, sheet.status, sheet.coarse)
-    sheet.entries += mark_missing(ax, {kind: sheet.landscape.x[where] for kind, where in kinds.items()}, look)
+    mark_missing(sheet, sheet.landscape.x, missing_kinds(sheet.values, sheet.status, sheet.coarse))
     if sheet.trajectory:
         _draw_checkpoints(sheet)
     draw_minima(sheet)
@@ -129,10 +118,9 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
         sheet.write_flat_note()
 
 
-def _draw_curve(
-    sheet: Sheet, ax: Axes, scale: Scale, metric: str, color: str, stroke: str, *, named: bool = True
-) -> None:
+def _draw_curve(sheet: Sheet, ax: Axes, scale: Scale, metric: str, index: int, *, named: bool = True) -> None:
     landscape, factor, x = sheet.landscape, sheet.appearance.factor, sheet.landscape.x
+    color, line_style = _color_and_stroke(sheet, index)
     size = factor * (4 if len(x) <= _MANY_POINTS else 2.5)
     measured = known(landscape[metric], landscape.status)
     stderr = landscape.metrics.get(MetricName.read(metric, landscape.metrics).standard_error)
@@ -145,7 +133,7 @@ def _draw_curve(
         band = ax.fill_between(x, low, high, color=color, alpha=0.25, linewidth=0, label=label, zorder=1)
         sheet.entries.append(band)
     measured = scale.held(measured)
-    curve = ax.plot(x, measured, color=color, linewidth=1.5 * factor, linestyle=stroke, label=called, zorder=2)
+    curve = ax.plot(x, measured, color=color, linewidth=1.5 * factor, linestyle=line_style, label=called, zorder=2)
     if named:
         sheet.entries += curve
     for status, name, face in (
@@ -200,28 +188,28 @@ def _draw_coarse(sheet: Sheet) -> None:
     sheet.entries.append(sheet.ax.add_collection(lines, autolim=False))
 
 
-def mark_missing(ax: Axes, missing: Mapping[str, NDArray[Any]], look: Appearance) -> list[Any]:
-    """Marks at the bottom, by the reason, what has a place but no value; returns the legend's entries."""
-    entries = []
-    for kind, places in missing.items():
-        entries += ax.plot(
-            places, np.full(len(places), 0.03), _MISSING[kind], color=look.soft if kind == "pending" else PATH,
+def mark_missing(sheet: Picture, places: NDArray[Any], missing: Mapping[str, NDArray[Any]]) -> None:
+    """Marks at the bottom, by the reason, which places have no value."""
+    ax, look = sheet.ax, sheet.appearance
+    for kind, where in missing.items():
+        count = int(where.sum())
+        sheet.entries += ax.plot(
+            places[where], np.full(count, 0.03), _MISSING[kind], color=look.soft if kind == "pending" else PATH,
             markersize=5 * look.factor, zorder=3, linestyle="none", transform=ax.get_xaxis_transform(),
-            label=f"{kind} ({len(places)})",
+            label=f"{kind} ({count})",
         )  # fmt: skip
-    return entries
 
 
 def _draw_right(sheet: Sheet, names: Sequence[str], drawn: int) -> None:
-    """Draws metrics against an axis on the right, in other strokes than the ``drawn`` curves on the left."""
+    """Draws metrics against an axis on the right, in other strokes than the curves that are ``drawn`` on the left."""
     landscape, scale, right = sheet.landscape, right_scale(sheet.landscape, names), sheet.ax.twinx()
     set_value_axis(right, scale)
     for index, name in enumerate(names, drawn):
-        _draw_curve(sheet, right, scale, name, *_color_and_stroke(sheet, index))
+        _draw_curve(sheet, right, scale, name, index)
     quantities = dict.fromkeys(quantity_text(landscape, name) for name in names)
     right.set_ylabel(scale.label(metric_text(landscape, names[0]) if len(names) == 1 else ", ".join(quantities)))
     single = [(right, _color_and_stroke(sheet, drawn)[0])] if len(names) == 1 else []
-    for ax, color in (*single, *([] if drawn else [(sheet.ax, sheet.appearance.series[0])])):
+    for ax, color in (*single, *([(sheet.ax, sheet.appearance.series[0])] if drawn == 1 else [])):
         ax.yaxis.label.set_color(color)
         ax.tick_params(axis="y", labelcolor=color)
     sheet.ax.set_zorder(right.get_zorder() + 1)
@@ -243,22 +231,27 @@ def set_value_axis(ax: Axes, scale: Scale) -> None:
 
 
 def _draw_checkpoints(sheet: Sheet) -> None:
+    from matplotlib.lines import Line2D
+
     ax, landscape, metric, look = sheet.ax, sheet.landscape, sheet.metric, sheet.appearance
     found, point, called = landscape.checkpoints, landscape.origin, metric_text(landscape, metric)
+    diamond: dict[str, Any] = {
+        "marker": "D", "markersize": 5 * look.factor, "markeredgecolor": EDGE, "markeredgewidth": look.factor,
+        "linestyle": "none",
+    }  # fmt: skip
     value = float(sheet.scale.tall.held(point.metrics.get(metric, np.nan)))
     named = [(point.x, value, plain(point.name, 24))]
     if found is not None and metric in found.projected:
         values = sheet.scale.tall.held(found.projected[metric])
         for index, rows in enumerate(found.paths):
-            name = plain(found.run_name(rows[0]), 32) or "checkpoints"
+            label = f"{plain(found.run_name(rows[0]), 32) or 'checkpoints'} (projected {called})"
             if sheet.times is not None:
-                named += _draw_timed_checkpoints(sheet, rows, values, index, f"{name} (projected {called})")
+                named += _draw_timed_checkpoints(sheet, found, sheet.times, rows, values, index, diamond)
+                sheet.entries.append(Line2D([], [], label=label, color=strong_color(index), **diamond))
                 continue
             sheet.entries += ax.plot(
-                found.x[rows], values[rows], linestyle="none", marker="D", markersize=5 * look.factor, zorder=4,
-                color=run_color(index), markeredgecolor="0.1", markeredgewidth=look.factor,
-                label=f"{name} (projected {called})",
-            )  # fmt: skip
+                found.x[rows], values[rows], color=run_color(index), zorder=4, label=label, **diamond
+            )
             named += [(found.x[row], values[row], str(found.number[row])) for row in rows]
         for row, style in network_marks(landscape):
             sheet.entries += ax.plot(
@@ -280,24 +273,16 @@ def _draw_checkpoints(sheet: Sheet) -> None:
 
 
 def _draw_timed_checkpoints(
-    sheet: Sheet, rows: NDArray[Any], values: NDArray[Any], index: int, label: str
-) -> list[tuple[float, float, str]]:
+    sheet: Sheet, found: CheckpointsData, times: Times, rows: NDArray[Any], values: NDArray[Any], index: int,
+    style: dict[str, Any],
+) -> list[tuple[float, float, str]]:  # fmt: skip
     """Draws a run's checkpoints in the colours of time, those that do not touch; returns the numbers to write."""
-    from matplotlib.lines import Line2D
-
-    found, look, times = sheet.landscape.checkpoints, sheet.appearance, sheet.times
-    assert found is not None
-    assert times is not None
-    style: dict[str, Any] = {
-        "marker": "D", "markersize": 5 * look.factor, "markeredgecolor": EDGE, "markeredgewidth": look.factor,
-        "linestyle": "none",
-    }  # fmt: skip
     rows = rows[np.isfinite(values[rows])]
-    dots = marked(_in_points(sheet, found.x[rows], values[rows]), found.number[rows], 3 * look.factor)
+    places = np.column_stack([found.x[rows], values[rows]])
+    dots = marked(in_points(sheet.ax, places), found.number[rows], 3 * sheet.appearance.factor)
     for row in rows[dots.rows]:
         (color,) = times.colors(index, [found.number[row]])
         sheet.ax.plot(found.x[[row]], values[[row]], color=color, zorder=4, label="_checkpoint", **style)
-    sheet.entries += [Line2D([], [], label=label, color=strong_color(index), **style)]
     sheet.dots.append(dots)
     shown = rows[numbered(found.number[rows], dots.rows)]
     order = shown[most_telling(len(shown))]
@@ -307,17 +292,11 @@ def _draw_timed_checkpoints(
 def _with_room(sheet: Sheet, named: list[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
     """Returns which names and numbers over their marks do not overlap, the first ones first."""
     size = sheet.appearance.number_size
-    points = _in_points(sheet, *np.array([[x, height] for x, height, _ in named]).T)
+    points = in_points(sheet.ax, np.array([[x, height] for x, height, _ in named]))
     half = np.array([[0.33 * size * len(text) + 2, 0.6 * size] for _, _, text in named])
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
     boxes = np.hstack([points - half, points + half])[known]
     return [named[known[index]] for index in free(boxes, np.empty((0, 4)))]
-
-
-def _in_points(sheet: Sheet, x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
-    # The transform is right only after the limits have followed what is drawn.
-    sheet.ax.get_xlim()
-    return np.asarray(sheet.ax.transData.transform(np.column_stack([x, y])), np.float64) * 72 / sheet.ax.figure.dpi
 
 
 def _draw_own_values(sheet: Sheet, found: CheckpointsData) -> None:

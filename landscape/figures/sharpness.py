@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,26 +11,12 @@ from numpy.typing import NDArray
 from collectors.shapes import Float64
 from collectors.validation import check_choice, wrong_type, wrong_value
 
-from ..drawing.curvature_sheet import (
-    CurvatureSheet,
-    MeasuredCurvature,
-    begin_curvature,
-    ends_of,
-    matrix_name,
-    missing_checkpoints,
-    network_text,
-    symbol,
-    unconverged,
-    unit_text,
-)
-from ..drawing.look import CurvatureLook
+from ..drawing.curvature_sheet import CurvatureSheet, MeasuredCurvature, begin_picture, ends_of, symbol, unconverged
+from ..drawing.look import Axes, CurvatureLook
 from ..scales.choosing import SCALES, choose_scale
+from ..scales.landscape_scale import missing_kinds
 from ..scales.scale import Scale
 from .profile import mark_missing, set_value_axis
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 _MANY = 41
 # The faintest of the further eigenvalues keeps so much of its colour.
@@ -69,14 +55,15 @@ def plot_sharpness(
     """
     check_choice("scale", scale, SCALES)
     limit = 2 / _rates(curvature, learning_rate)
-    with begin_curvature("plot_sharpness", curvature, ax, look) as sheet:
+    with begin_picture(CurvatureSheet, "plot_sharpness", ax, look, 3.3, curvature=curvature) as sheet:
         chosen = choose_values(curvature, limit, scale)
         set_value_axis(sheet.ax, chosen)
         if np.isfinite(curvature.trace).any():
             _draw_trace(sheet, chosen)
         _draw_eigenvalues(sheet, chosen)
         _draw_limit(sheet, limit)
-        sheet.entries += mark_missing(sheet.ax, missing_checkpoints(curvature), sheet.appearance)
+        missing = missing_kinds(np.zeros(len(curvature.number)), curvature.status)
+        mark_missing(sheet, curvature.number, missing)
         _write(sheet, chosen)
         sheet.finish()
     return sheet.ax
@@ -117,10 +104,13 @@ def _rates(curvature: MeasuredCurvature, given: object) -> NDArray[Any]:
 
 def _draw_eigenvalues(sheet: CurvatureSheet, scale: Scale) -> None:
     """Draws the largest eigenvalue strongly, further ones ever fainter, and the lower end in another colour."""
+    from matplotlib.colors import to_rgb
+
     look, (top, bottom) = sheet.appearance, ends_of(sheet.curvature)
-    loose = unconverged(sheet.curvature)
+    loose, strong, page = unconverged(sheet.curvature), np.array(to_rgb(look.series[0])), np.array(to_rgb(look.page))
     for place in reversed(range(top)):
-        color = mixed(look.series[0], look.page, 1 - (1 - _FAINTEST) * place / max(top - 1, 1))
+        share = 1 - (1 - _FAINTEST) * place / max(top - 1, 1)
+        color = tuple((share * strong + (1 - share) * page).tolist())
         style = {"color": color, "linewidth": (2.0 if place == 0 else 1.1) * look.factor, "zorder": 4 - place / top}
         curve = _draw_curve(sheet, scale, place, loose[:, place], style)
         if place == top - 1 and top > 1:
@@ -212,10 +202,10 @@ def _write(sheet: CurvatureSheet, scale: Scale) -> None:
     ax.set_xlim(first - margin, last + margin)
     if first == last:
         ax.set_xticks([first])
-    ax.set_xlabel(unit_text(found))
+    ax.set_xlabel(sheet.unit)
     ax.set_ylabel(scale.label("eigenvalue, in loss / distance²"))
     ax.grid(alpha=look.grid_alpha)
-    name, notes = network_text(found), []
+    name, notes = sheet.network, []
     values = np.append(found.eigenvalues, found.trace)
     values = values[np.isfinite(values)]
     if hidden := len(values) - int(_shown(values, scale)[1].sum()):
@@ -224,12 +214,4 @@ def _write(sheet: CurvatureSheet, scale: Scale) -> None:
         notes.append("nothing measured yet")
     elif scale.flat:
         ax.margins(y=0.2)
-    sheet.write_title(f"sharpness of {name}" if name else f"sharpness: {matrix_name(found)}'s eigenvalues", *notes)
-
-
-def mixed(color: str, page: str, share: float) -> tuple[float, float, float]:
-    """Returns a colour of which only a share is left on the page."""
-    from matplotlib.colors import to_rgb
-
-    red, green, blue = (share * np.array(to_rgb(color)) + (1 - share) * np.array(to_rgb(page))).tolist()
-    return red, green, blue
+    sheet.write_title(f"sharpness of {name}" if name else f"sharpness: {sheet.matrix}'s eigenvalues", *notes)

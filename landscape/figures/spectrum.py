@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.validation import check_float, check_int, wrong_value
 
-from ..drawing.curvature_sheet import (
-    CurvatureSheet,
-    MeasuredCurvature,
-    begin_curvature,
-    ends_of,
-    matrix_name,
-    network_text,
-    symbol,
-    unit_text,
-)
-from ..drawing.look import CurvatureLook
+from ..drawing.curvature_sheet import CurvatureSheet, MeasuredCurvature, begin_picture, ends_of, symbol
+from ..drawing.look import Axes, CurvatureLook
 from ..record.checks import PointStatus
 from ..scales.levels import number_text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 _POINTS = 1001
 _ROUNDING = 1e-6
@@ -76,7 +63,7 @@ def plot_spectrum(
     beside = _BESIDE * span + 3 * chosen
     places = np.linspace(known.min() - beside, known.max() + beside, _POINTS)
     curves = curves_of(nodes, weights, places, chosen)
-    with begin_curvature("plot_spectrum", curvature, ax, look) as sheet:
+    with begin_picture(CurvatureSheet, "plot_spectrum", ax, look, 3.3, curvature=curvature) as sheet:
         sheet.ax.set_xlim(places[0], places[-1])
         if len(curves):
             _draw_density(sheet, places, curves, chosen)
@@ -164,11 +151,11 @@ def _draw_ticks(sheet: CurvatureSheet, row: int, *, alone: bool) -> None:
 
 def _write(sheet: CurvatureSheet, row: int, *notes: str) -> None:
     ax, found = sheet.ax, sheet.curvature
-    ax.set_xlabel(f"eigenvalue of the {matrix_name(found)}")
+    ax.set_xlabel(f"eigenvalue of the {sheet.matrix}")
     if ax.get_yscale() == "log":
         ax.set_ylabel("share of all eigenvalues per unit (log scale)")
     else:
         ax.set_yticks([])
     ax.grid(axis="x", alpha=sheet.appearance.grid_alpha)
-    name, place = network_text(found), f"{unit_text(found)} {int(found.number[row])}"
+    name, place = sheet.network, f"{sheet.unit} {int(found.number[row])}"
     sheet.write_title(f"spectrum of {name}, {place}" if name else f"spectrum, {place}", *notes)

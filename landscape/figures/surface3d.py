@@ -5,33 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..drawing import path as marks
 from ..drawing.appearance import SMALLEST_TYPE, readable
 from ..drawing.camera import FLOOR, best_camera, feet_on_surface
-from ..drawing.look import Look
+from ..drawing.look import Axes, Look
 from ..drawing.missing import blocks, coarse_entry, edges, washed
 from ..drawing.occlusion import Relief
-from ..drawing.path import (
-    DOT,
-    EDGE,
-    END,
-    PATH,
-    STAR,
-    START,
-    WIDTH,
-    dot_style,
-    end_number,
-    network_marks,
-    origin_label,
-    run_color,
-    run_label,
-    sized,
-    timed_handle,
-)
 from ..drawing.placement import HEAD
 from ..drawing.sheet import Kind, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
@@ -40,11 +24,6 @@ from ..grid.data import LandscapeData
 from ..sampling.coarse_cells import covering_points
 from ..scales.frame import span
 from ..scales.landscape_scale import missing_kinds
-from ..scales.levels import number_text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 _DOT_COLORS = 32
 
@@ -91,7 +70,11 @@ def draw_surface(sheet: Sheet) -> None:
     zoom = 0.84 if look.paper or not sheet.furniture else 1.0
     space.set_box_aspect((width, depth, height * (1 + FLOOR)), zoom=zoom)
     if _draw_cells(sheet, heights, high - low) and not scale.flat:
-        _draw_floor(sheet, heights, floor)
+        space.contour(
+            *sheet.frame.mesh(*sheet.plane), np.ma.masked_invalid(heights), levels=scale.forward(scale.levels),
+            zdir="z", offset=floor, cmap=readable(sheet.colors, look.theme), vmin=scale.forward(scale.low),
+            vmax=scale.forward(scale.high), linewidths=0.9 * look.factor, zorder=1,
+        )  # fmt: skip
     _write_labels(sheet)
     camera = sheet.camera or best_camera(sheet.landscape, sheet.metric, scale, sheet.frame)
     camera.place(space)
@@ -103,7 +86,7 @@ def draw_surface(sheet: Sheet) -> None:
     space.set_zticks(scale.forward(ticks), labels=scale.tall.spaced_texts(scale.tall.forward(ticks), least, ticks))
     kinds = missing_kinds(sheet.values, sheet.status, sheet.coarse)
     notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]
-    notes += [flat_note(sheet.label, scale.low, number_text(scale.low), sheet.measured)] if scale.flat else []
+    notes += [flat_note(sheet.label, scale.low, sheet.measured)] if scale.flat else []
     sheet.write_title(", ".join(notes))
     if not sheet.own:
         space.title.set_y(0.94)
@@ -192,15 +175,6 @@ def _shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.clip(0.72 + 0.28 * (normals @ light), 0, 1))
 
 
-def _draw_floor(sheet: Sheet, heights: NDArray[Any], floor: float) -> None:
-    scale, space = sheet.scale, cast(Any, sheet.ax)
-    space.contour(
-        *sheet.frame.mesh(*sheet.plane), np.ma.masked_invalid(heights), levels=scale.forward(scale.levels), zdir="z",
-        offset=floor, cmap=readable(sheet.colors, sheet.appearance.theme), vmin=scale.forward(scale.low),
-        vmax=scale.forward(scale.high), linewidths=0.9 * sheet.appearance.factor, zorder=1,
-    )  # fmt: skip
-
-
 def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
     from matplotlib.lines import Line2D
 
@@ -216,7 +190,7 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
         return drawn[-1]
 
     def add_mark(points: NDArray[Any], label: str, zorder: float, style: dict[str, Any]) -> None:
-        sheet.entries.append(add(points, label, zorder, linestyle="none", **sized(style, factor)))
+        sheet.entries.append(add(points, label, zorder, linestyle="none", **marks.sized(style, factor)))
 
     found, feet = landscape.checkpoints, feet_on_surface(landscape, metric, scale, sheet.frame)
     if found is not None and feet is not None:
@@ -228,25 +202,25 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
             x, y, _ = feet[rows].T
             below = np.full(len(x), floor)
             space.plot(x, y, below, color=sheet.appearance.soft, linewidth=0.8 * factor, linestyle=":", zorder=1.5)
-            label = f"{run_label(landscape, rows)} (projected {metric_text(landscape, metric)})"
+            label = f"{marks.run_label(landscape, rows)} (projected {metric_text(landscape, metric)})"
             if sheet.times is None or len(rows) < 2:
                 _draw_run(add, relief, feet[rows], index, label, sheet)
             else:
                 _draw_timed_run(add, relief, feet[rows], found.number[rows], index, label, sheet)
-        for at, style, name in ((0, START, "start"), (-1, END, "end")):
+        for at, style, name in ((0, marks.START, "start"), (-1, marks.END, "end")):
             ends = [int(rows[at]) for rows in found.paths if len(rows) > 1 and np.isfinite(heights[rows[at]])]
             if ends and (name == "start" or sheet.times is not None):
-                add_mark(feet[ends], name + end_number(landscape, ends), 7, style)
-        for row, style in network_marks(landscape):
+                add_mark(feet[ends], name + marks.end_number(landscape, ends), 7, style)
+        for row, style in marks.network_marks(landscape):
             if np.isfinite(heights[row]):
                 add_mark(feet[[row]], plain(found.name[row], 32), 7, style)
     point = landscape.origin
     at_origin = float(scale.tall.heights(point.metrics.get(metric, math.nan)))
     if math.isfinite(at_origin):
         place = np.column_stack([*sheet.frame.place([point.x], [point.y or 0.0]), [at_origin]])
-        add_mark(place, origin_label(landscape), 8, STAR)
+        add_mark(place, marks.origin_label(landscape), 8, marks.STAR)
     if any(line.hidden().any() for line in drawn):
-        color = PATH if sheet.times is None else strong_color(0)
+        color = marks.PATH if sheet.times is None else strong_color(0)
         faint: dict[str, Any] = {"linewidth": 1.6 * factor, "linestyle": DOTTED, "alpha": FAINT}
         sheet.entries.append(Line2D([], [], label="behind the surface", color=color, **faint))
 
@@ -260,10 +234,10 @@ def _draw_run(
 
     from ..drawing.surface_line import SurfaceArrows
 
-    color, factor = run_color(index), sheet.appearance.factor
+    color, factor = marks.run_color(index), sheet.appearance.factor
     stroke: dict[str, Any] = {"color": color, "linewidth": 1.6 * factor}
     dots: dict[str, Any] = {
-        "color": color, "marker": "o", "markersize": 3.5 * factor, "markeredgecolor": EDGE,
+        "color": color, "marker": "o", "markersize": 3.5 * factor, "markeredgecolor": marks.EDGE,
         "markeredgewidth": 0.5 * factor,
     }  # fmt: skip
     way = relief.path_over(points)
@@ -286,24 +260,21 @@ def _draw_timed_run(
 
     times, factor, space = sheet.times, sheet.appearance.factor, cast(Any, sheet.ax)
     assert times is not None
-    add(relief.path_over(points), "_path", 6, faint=0.0, color=EDGE, linewidth=1.6 * WIDTH * factor)
+    add(relief.path_over(points), "_path", 6, faint=0.0, color=marks.EDGE, linewidth=1.6 * marks.WIDTH * factor)
     ways, colors = [], []
     for piece, time in pieces(numbers, most=64):
         way, color = relief.path_over(points[piece]), times.colors(index, [time])
-        add(way, "_time", 6.1, color=color[0], linewidth=WIDTH * factor)
+        add(way, "_time", 6.1, color=color[0], linewidth=marks.WIDTH * factor)
         ways.append(way)
         colors.append(np.tile(color, (len(way), 1)))
     across, up, _ = proj_transform(*points.T, space.get_proj())
-    dots = marked(
-        72 / space.figure.dpi * np.asarray(space.transData.transform(np.column_stack([across, up]))), numbers,
-        DOT * factor,
-    )  # fmt: skip
+    dots = marked(marks.in_points(space, np.column_stack([across, up])), numbers, marks.DOT * factor)
     # The line has all checkpoints, of which some are marked.
-    add(points, label, 6.2, **{**dot_style(factor), "markevery": dots.rows.tolist()})
+    add(points, label, 6.2, **{**marks.dot_style(factor), "markevery": dots.rows.tolist()})
     colored = {"colors": np.vstack(colors), "head": HEAD * max(factor, 0.75)}
     add(np.vstack(ways), "_arrows", 6.5, kind=SurfaceArrows, **colored)
     sheet.dots.append(dots)
-    sheet.entries.append(timed_handle(label, index, factor))
+    sheet.entries.append(marks.timed_handle(label, index, factor))
 
 
 SURFACE = Kind("plot_surface", draw_surface, count=8, size=(7.2, 6.0), paper_height=3.2, projection="3d", heights=True)

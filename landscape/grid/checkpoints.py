@@ -21,6 +21,10 @@ PARTS = {
     "with_plane_buffers": ("with_plane_buffers", "with_plane_buffers_status"),
 }
 """What the values and the statuses of each kind of a checkpoint's losses are called in ``CheckpointsData``."""
+_DTYPES = {
+    "number": np.int64, "x": np.float64, "y": np.float64, "residual": np.float64, "norm": np.float64, "run": np.int64,
+    "final": np.bool_,
+}  # fmt: skip
 _DIGEST = re.compile("([0-9a-f]{64})?")
 
 
@@ -88,24 +92,23 @@ class CheckpointsData:
 
         ``who`` is ``run``, ``runs``, ``name``, ``final`` and ``sha256``; by default, they are those of one run.
         """
-        names, numbers = tuple(metric_names), np.array(list(number), np.int64)
-        count = len(numbers)
-        usual: dict[str, Any] = {
-            "run": (0,) * count, "runs": ("",), "name": ("",) * count, "final": (False,) * count,
-            "sha256": ("",) * count,
+        names, number = tuple(metric_names), list(number)
+        count = len(number)
+        columns: dict[str, Any] = {
+            "number": number, "x": x, "y": y, "residual": residual, "norm": norm, "run": (0,) * count, "runs": ("",),
+            "name": ("",) * count, "final": (False,) * count, "sha256": ("",) * count,
+            **{column: values for column, values in who.items() if values is not None},
         }  # fmt: skip
-        columns = {**usual, **{column: values for column, values in who.items() if values is not None}}
-        for column, dtype in (("run", np.int64), ("final", np.bool_)):
-            columns[column] = np.array(list(columns[column]), dtype)
-        for column in ("runs", "name", "sha256"):
-            columns[column] = tuple(columns[column])
-        for column, values in (("x", x), ("y", y), ("residual", residual), ("norm", norm)):
-            columns[column] = None if values is None else np.array(values, np.float64)
+        for column, values in columns.items():
+            if column not in _DTYPES:
+                columns[column] = tuple(values)
+            elif values is not None:
+                columns[column] = np.array(list(values), _DTYPES[column])
         for part, (metrics, status) in PARTS.items():
             is_measured = has_buffers or part != "with_plane_buffers"
             columns[metrics] = {name: np.full(count, np.nan) for name in names} if is_measured else {}
             columns[status] = np.zeros(count, np.uint8) if is_measured else None
-        return cls(number=numbers, **columns)
+        return cls(**columns)
 
     @property
     def statuses(self) -> list[UInt8[np.ndarray, " n"]]:
@@ -186,22 +189,19 @@ class OriginData:
 
 
 def check_checkpoints(checkpoints: CheckpointsData, *, line: bool) -> None:
-    """Checks that names, shapes, types, runs and status values fit together; a ``ValueError`` says what does not."""
     rows = len(checkpoints.number) if checkpoints.number.ndim == 1 else -1
     count = (rows,)
-    check_array("checkpoints.number", checkpoints.number, count, np.int64)
     if (checkpoints.y is None) != line:
         raise ValueError("checkpoints.y must be None for a line and an array for a plane.")
-    for name in ("x", "residual", "norm", *(() if line else ("y",))):
-        check_array(f"checkpoints.{name}", getattr(checkpoints, name), count, np.float64)
+    for name, dtype in _DTYPES.items():
+        if name != "y" or not line:
+            check_array(f"checkpoints.{name}", getattr(checkpoints, name), count, dtype)
     if bool(checkpoints.with_plane_buffers) != (checkpoints.with_plane_buffers_status is not None):
         raise ValueError("checkpoints.with_plane_buffers and its status must be both there or both absent.")
     for part, (metrics, status) in PARTS.items():
         if part != "with_plane_buffers" or checkpoints.with_plane_buffers:
             check_metrics(f"checkpoints.{metrics}", getattr(checkpoints, metrics), count)
             check_status(f"checkpoints.{status}", getattr(checkpoints, status), count)
-    check_array("checkpoints.run", checkpoints.run, count, np.int64)
-    check_array("checkpoints.final", checkpoints.final, count, np.bool_)
     runs = checkpoints.runs
     if len(checkpoints.name) != rows:
         raise ValueError(f"checkpoints.name must have {rows} names, but has {len(checkpoints.name)}.")
@@ -228,7 +228,6 @@ def check_checkpoints(checkpoints: CheckpointsData, *, line: bool) -> None:
 
 
 def check_origin(origin: OriginData, *, line: bool) -> None:
-    """Checks the origin; a ``ValueError`` says what is wrong with it."""
     check_metric_names("origin.metrics", origin.metrics)
     if (origin.y is None) != line:
         raise ValueError("origin.y must be None for a line and a number for a plane.")

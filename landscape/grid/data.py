@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from collectors.files.places import AnyPath
 from collectors.shapes import Float64, UInt8
 
 from ..record.checks import PointStatus, check_array, check_axis, check_metrics, check_status
 from .checkpoints import CheckpointsData, OriginData, check_checkpoints, check_origin
 from .samples import KeptLosses
-
-if TYPE_CHECKING:
-    from collectors.files.places import AnyPath
-
 
 LOSS_ERROR = "loss_error"
 """The estimated error of the loss, among the metrics of a landscape with interpolated points; 0 where measured."""
@@ -47,34 +44,20 @@ class DirectionsData:
 
 @dataclass(eq=False, repr=False)
 class LandscapeData:
-    """A loss landscape: a grid of measured points, the networks projected on it, and where all of it comes from.
+    """A loss landscape: a grid of measured points, the networks projected on it, and where all of it comes from."""
 
-    Attributes:
-        x: float64[nx], finite and increasing.
-        y: float64[ny], finite and increasing, or None for a line; a line's grid arrays have the shape (nx,).
-        metrics: float64[ny, nx] by name, "loss" always among them; NaN while pending or failed.
-        status: ``PointStatus`` of each grid point, uint8[ny, nx].
-        directions: lengths, explained variance and eigenvalues of the directions.
-        origin: the origin, and which network it is.
-        checkpoints: checkpoints of runs and networks of no run, projected onto the plane; or None.
-        errors: traceback by place ("grid/3,5" is row 3, column 5; "checkpoints/4/own"; "origin").
-        attributes: everything else worth keeping, as JSON values; tuples come back from a file as lists.
-        kept_samples: the loss of each sample at every measured point, by the data set's name, the main one first; empty
-            where these were not kept.
-        path: the file that it was read from, or None.
-    """
-
-    x: Float64[np.ndarray, " nx"]
-    y: Float64[np.ndarray, " ny"] | None
-    metrics: dict[str, Float64[np.ndarray, "*grid"]]
-    status: UInt8[np.ndarray, "*grid"]
+    x: Float64[np.ndarray, " nx"]  # finite and increasing, as y
+    y: Float64[np.ndarray, " ny"] | None  # None for a line, whose grid arrays have the shape (nx,)
+    metrics: dict[str, Float64[np.ndarray, "*grid"]]  # by name, "loss" among them; NaN while pending or failed
+    status: UInt8[np.ndarray, "*grid"]  # ``PointStatus`` of each point
     directions: DirectionsData
     origin: OriginData
-    checkpoints: CheckpointsData | None = None
-    errors: dict[str, str] = field(default_factory=dict)
-    attributes: dict[str, Any] = field(default_factory=dict)
+    checkpoints: CheckpointsData | None = None  # those of runs and networks of no run, projected onto the plane
+    errors: dict[str, str] = field(default_factory=dict)  # by place: "grid/3,5" (row, column), "checkpoints/4/own"
+    attributes: dict[str, Any] = field(default_factory=dict)  # JSON values; from a file, tuples come back as lists
+    # The loss of each sample at every measured point, by the data set's name, the main one first, where it is kept.
     kept_samples: dict[str, KeptLosses] = field(default_factory=dict)
-    path: AnyPath | None = None
+    path: AnyPath | None = None  # the file that it was read from
 
     @classmethod
     def empty(
@@ -91,16 +74,10 @@ class LandscapeData:
         x = np.array(x, np.float64)
         y = None if y is None else np.array(y, np.float64)
         shape = (len(x),) if y is None else (len(y), len(x))
-        data = LandscapeData(
-            x=x,
-            y=y,
-            metrics={name: np.full(shape, np.nan) for name in names},
-            status=np.zeros(shape, np.uint8),
-            directions=directions,
-            origin=OriginData(y=None if y is None else 0.0, metrics=dict.fromkeys(names, float("nan"))),
-            checkpoints=checkpoints,
-            attributes=dict(attributes or {}),
-        )
+        metrics = {name: np.full(shape, np.nan) for name in names}
+        origin = OriginData(y=None if y is None else 0.0, metrics=dict.fromkeys(names, float("nan")))
+        data = LandscapeData(x, y, metrics, np.zeros(shape, np.uint8), directions, origin, checkpoints)
+        data.attributes |= attributes or {}
         data.validate()
         return data
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.shapes import Bool, Float64
 from workers.metric_names import MetricName
 
 from ..errors import MEASURE_BARRIER
 from ..record.checks import PointStatus
+from .checkpoints import CheckpointsData
 from .data import LOSS_ERROR, LandscapeData
 from .samples import UNNAMED, KeptLosses
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .checkpoints import CheckpointsData
-
 
 STANDARD_ERRORS = 2.0
 """By how many standard errors two values must differ, where they have any."""
@@ -64,18 +60,16 @@ def own_values(checkpoints: CheckpointsData | None, metric: str) -> list[OwnValu
     # The checkpoint's own weights with the plane's buffers; without buffers these are its own value.
     between = checkpoints.with_plane_buffers.get(metric, own)
     least = _least_difference(checkpoints, metric)
+    with np.errstate(invalid="ignore"):
+        differ = np.isfinite(own) & ~np.isnan(drawn) & ~(abs(own - drawn) <= least)
     found = []
-    for row in np.flatnonzero(np.isfinite(own)):
-        measured = not np.isnan(drawn[row])
-        if measured and not abs(own[row] - drawn[row]) <= least[row]:
-            buffers = bool(abs(own[row] - between[row]) > least[row])
-            # Two small parts may make a difference together; then the weights, which are the larger change, count.
-            weights = bool(abs(between[row] - drawn[row]) > least[row]) or not (buffers or np.isnan(between[row]))
-            far = bool(checkpoints.residual[row] > _ROUNDING * max(float(checkpoints.norm.max()), 1e-300))
-            residual = float(checkpoints.residual[row]) if weights and far else None
-            found.append(
-                OwnValue(int(row), float(own[row]), float(drawn[row]), buffers, residual, frozen=weights and not far)
-            )
+    for row in np.flatnonzero(differ).tolist():
+        buffers = bool(abs(own[row] - between[row]) > least[row])
+        # Two small parts may make a difference together; then the weights, which are the larger change, count.
+        weights = bool(abs(between[row] - drawn[row]) > least[row]) or not (buffers or np.isnan(between[row]))
+        far = bool(checkpoints.residual[row] > _ROUNDING * max(float(checkpoints.norm.max()), 1e-300))
+        residual = float(checkpoints.residual[row]) if weights and far else None
+        found.append(OwnValue(row, float(own[row]), float(drawn[row]), buffers, residual, frozen=weights and not far))
     return found
 
 
@@ -195,29 +189,26 @@ def ends_of_way(landscape: LandscapeData, metric: str = "loss") -> tuple[float, 
 def chord_of(landscape: LandscapeData, metric: str = "loss") -> Float64[np.ndarray, " nx"]:
     """Returns the height of the straight line between the two networks' values at each point, shape (nx,)."""
     first, last = ends_of_way(landscape, metric)
-    chord: Float64[np.ndarray, " nx"] = (1 - landscape.x) * first + landscape.x * last
-    return chord
+    return np.asarray((1 - landscape.x) * first + landscape.x * last)
 
 
 def highest_rise(landscape: LandscapeData, metric: str = "loss") -> Rise:
     """Returns the largest rise between the two networks; points without a value count nothing."""
     if not np.isfinite(ends_of_way(landscape, metric)).all():
         return Rise(math.nan, math.nan, math.nan, math.nan)
-    chord = chord_of(landscape, metric)
+    x, chord = landscape.x, chord_of(landscape, metric)
     above = landscape[metric] - chord
-    within = (landscape.x >= 0) & (landscape.x <= 1)
-    counted = np.flatnonzero(within & ~np.isnan(above) & (landscape.status != PointStatus.FAILED))
-    place = counted[np.argmax(above[counted])]
-    inner = counted[(landscape.x[counted] > 0) & (landscape.x[counted] < 1)]
-    rises = above[place] > 0
-    if not rises and not len(inner):
-        return Rise(0.0, 0.0, math.nan, float(chord[landscape.x == 0][0]))
-    point = place if rises else inner[np.argmax(above[inner])]
-    height, at = float(above[point]), float(landscape.x[point])
+    counted = np.flatnonzero((x >= 0) & (x <= 1) & ~np.isnan(above) & (landscape.status != PointStatus.FAILED))
+    rises, nothing = above[counted].max() > 0, Rise(0.0, 0.0, math.nan, float(chord[x == 0][0]))
+    if not rises:
+        counted = counted[(x[counted] > 0) & (x[counted] < 1)]
+    if not len(counted):
+        return nothing
+    point = counted[np.argmax(above[counted])]
+    height, at = float(above[point]), float(x[point])
     kept = landscape.attributes.get(BARRIER) or {}
     known = metric == "loss" and kept.get("at") == at and kept.get("stderr") is not None
     stderr = float(kept["stderr"]) if known else math.nan
     if rises:
         return Rise(height, at, stderr, float(chord[point]))
-    limit = max(height + ONE_SIDED * stderr, 0.0) if known else math.nan
-    return Rise(0.0, 0.0, math.nan, float(chord[landscape.x == 0][0]), at, limit)
+    return replace(nothing, nearest=at, limit=max(height + ONE_SIDED * stderr, 0.0) if known else math.nan)

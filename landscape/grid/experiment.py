@@ -13,11 +13,12 @@ from typing import Any, cast
 import numpy as np
 
 from collectors.errors import LandscapeError
-from collectors.networks.weight_space import WeightSpace
+from collectors.networks.weight_space import WeightSpace, direction_dtype, numpy_dtype
 from collectors.shapes import Bool
 from workers.evaluator import EvaluatorDescription
+from workers.measurement_plan import plan_text
 from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
-from workers.pool import OriginValues, Pool, Result, Task
+from workers.pool import OriginValues, Pool, Result, StateTask, Task
 from workers.users_code import warn_user
 
 from ..planes.curved_line import CurvedLine
@@ -31,24 +32,14 @@ from ..record.provenance import data_set_json, measured_attributes
 from ..record.run import MeasurementReport, Run
 from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.sampling import SamplingSettings, coarse_and_fine, first_grid_counts, pending_points
+from . import tasks
 from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, DirectionsData, LandscapeData
-from .forecast import Forecast, SurveyReport, eigenvectors_cost, make_forecast
+from .forecast import Forecast, SurveyReport, eigenvectors_cost, fewest_points
 from .kept_plane import curvature_attribute, is_of_another_plane
+from .landscape_file import landscape_bytes
 from .resume import UNDER_WAY, begun_before, check_continues
 from .samples import kept_losses
-from .tasks import (
-    UNMEASURED,
-    Place,
-    checkpoint_tasks,
-    copy_same,
-    forget,
-    forget_without_samples,
-    grid_tasks,
-    keep_result,
-    same_losses,
-    shares,
-)
 
 _KINDS = {"pca": "PCA", "random": "random", "hessian": "Hessian", "ggn": "Gauss-Newton", "factors": "factor"}
 _OF_GRID = (*OF_LOSS, "extremes", "keep_samples", "metrics", "groups", "buffers")
@@ -82,7 +73,7 @@ class GridExperiment(Experiment[LandscapeData]):
     unit: str = "point"
     trial: str = "measuring a point, a part of it twice"
     _changed_grid: str = ""
-    _same: dict[Place, Place] = field(default_factory=dict)
+    _same: dict[tasks.Place, tasks.Place] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = "line" if self.axes[1] is None else "landscape"
@@ -115,12 +106,9 @@ class GridExperiment(Experiment[LandscapeData]):
         """Measures the origin, and returns what this run measures of the grid and of the plane's checkpoints."""
         if not self.origins:
             self._measure_origin(record, pool)
-        forget(record, PointStatus.INTERPOLATED, PointStatus.FAILED)
-        # The file that has them is about to be replaced.
-        record.kept_samples = {name: samples.detached() for name, samples in record.kept_samples.items()}
-        forget_without_samples(record)
-        self._same = same_losses(self.plane, record)
-        grid, *checkpoints = (np.isin(status, UNMEASURED) for status in record.statuses)
+        tasks.forget(record, PointStatus.INTERPOLATED, PointStatus.FAILED)
+        self._same = tasks.same_losses(self.plane, record)
+        grid, *checkpoints = (np.isin(status, tasks.UNMEASURED) for status in record.statuses)
         for status in checkpoints:
             # What only the file has on its plane comes after them.
             status[len(self.plane.checkpoints) :] = False
@@ -163,11 +151,10 @@ class GridExperiment(Experiment[LandscapeData]):
             if not (points or path):
                 break
             coarse, fine = coarse_and_fine(record.shape, points)
-            tasks: Iterator[Task] = itertools.chain(
-                grid_tasks(self.plane, record, coarse), path, grid_tasks(self.plane, record, fine)
-            )
-            yield from pool.run(run.in_time(tasks))
-            path = []
+            first, last = (tasks.grid_tasks(self.plane, record, part) for part in (coarse, fine))
+            # Adaptive sampling asks for the coarse grid in one round or in two.
+            due, path = ([], path) if coarse and not fine else (path, [])
+            yield from pool.run(run.in_time(itertools.chain(first, due, last)))
         yield functools.partial(self._end, adaptive=adaptive, finished=not run.stopped)
         if self.closing is not None:
             attributes = self.closing(pool, record)
@@ -177,9 +164,9 @@ class GridExperiment(Experiment[LandscapeData]):
         """Writes a result to its place, and to those places that it is the loss of too."""
         if not isinstance(result, Result):
             return result(record) or 0
-        keep_result(record, result)
+        tasks.keep_result(record, result)
         if isinstance(result.key, tuple) and result.key[0] != "grid":
-            self._copy_same(record)
+            self.copied += tasks.copy_same(record, self._same)
         return 1
 
     def warn(self, record: LandscapeData, run: Run) -> None:
@@ -194,7 +181,20 @@ class GridExperiment(Experiment[LandscapeData]):
                 "the loss is NaN or infinite at every point; it is stored as it is. Check the data and the checkpoint "
                 "that the plane is centred on, or measure a smaller region.",
             )
-        _warn_of_other_losses(self.plane, record)
+        # Where a line, a plane or a curve through networks does not meet the loss of one of them.
+        found, named = record.checkpoints, self.plane.identity.get("points") or self.plane.checkpoints
+        if self.plane.decomposition not in ("points", "path") or found is None:
+            return
+        own, drawn = (part["loss"][: len(named)] for part in (found.metrics, found.projected))
+        rounding = _ROUNDING[record.attributes["measurement_plan"].get("precision", "float32")]
+        with np.errstate(invalid="ignore"):
+            far = np.abs(own - drawn) > rounding * np.maximum(1e-2, np.fmax(np.abs(own), np.abs(drawn)))
+        for row in np.flatnonzero(far).tolist():
+            warn_user(
+                f"the loss drawn at {found.label(row, 'network')} is {drawn[row]:.6g}, but its own is {own[row]:.6g}: "
+                "something that is no trainable weight differs between the networks (a frozen parameter, or buffers "
+                "that are the first network's everywhere).",
+            )
 
     def report(self, report: MeasurementReport) -> SurveyReport:
         """Returns what it cost, and was expected to; the origin is measured in any case, what is copied is not."""
@@ -233,6 +233,13 @@ class GridExperiment(Experiment[LandscapeData]):
                 **places, **who, metric_names=description.metrics, has_buffers=bool(plane.space.buffers)
             )
         options = description.options
+        further = {_INTERPOLATED: options.buffers == "interpolate", _EXTREMES: options.extremes}
+        identity = identity_of(description, _OF_GRID, {"plane": plane.identity})
+        if options.buffers != "fixed" and plane.end_buffers:
+            identity["buffers"]["at_networks"] = "own"
+        # The name of the main data set, the first one, may change.
+        if others := {item.name: data_set_json(item) for item in description.datasets[1:]}:
+            identity["samples"]["further"] = others
         attributes = {
             **self.attributes,
             **measured_attributes(description),
@@ -245,13 +252,8 @@ class GridExperiment(Experiment[LandscapeData]):
             # Functions cannot be compared, so a file only names "target".
             **({"groups": "target"} if options.groups == "target" else {}),
             "buffers": options.buffers,
-            "notes": [
-                *description.notes,
-                *plane.notes,
-                *([_INTERPOLATED] if options.buffers == "interpolate" else []),
-                *([_EXTREMES] if options.extremes else []),
-            ],
-            "identity": self._identity(description),
+            "notes": [*description.notes, *plane.notes, *(note for note, applies in further.items() if applies)],
+            "identity": identity,
             **self._curvature_attribute,
         }
         bends = () if plane.curvature is None else (plane.curvature.eigenvalues, plane.curvature.residuals)
@@ -260,15 +262,6 @@ class GridExperiment(Experiment[LandscapeData]):
         vars(data.origin).update(asdict(plane.origin_role))
         data.kept_samples = kept_losses(description.kept, data.shape)
         return data
-
-    def _identity(self, description: EvaluatorDescription) -> dict[str, Any]:
-        identity = identity_of(description, _OF_GRID, {"plane": self.plane.identity})
-        if description.options.buffers != "fixed" and self.plane.end_buffers:
-            identity["buffers"]["at_networks"] = "own"
-        # The name of the main data set, the first one, may change.
-        if others := {item.name: data_set_json(item) for item in description.datasets[1:]}:
-            identity["samples"]["further"] = others
-        return identity
 
     def _measure_origin(self, record: LandscapeData, pool: Pool) -> None:
         self.origins = pool.measure_origin()
@@ -282,23 +275,51 @@ class GridExperiment(Experiment[LandscapeData]):
             stored.metrics, stored.status = values, PointStatus.MEASURED
 
     def _forecast(self, record: LandscapeData, pool: Pool, run: Run, path: Sequence[Task]) -> Forecast:
-        points = [flat for flat in pending_points(record.metrics["loss"], record.status) if self._is_ours(flat)]
-        return make_forecast(pool, self.plane, record, points, path, self.origins, self.sampling.sampling, run)
+        """Returns what the pending points and the tasks of the path cost, as far as the origin of each worker tells."""
+        pending = [flat for flat in pending_points(record.metrics["loss"], record.status) if self._is_ours(flat)]
+        space, sampling, plan = self.plane.space, self.sampling.sampling, pool.description.plan
+        everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in space.tensors)
+        moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in space.trainable)
+        estimates = 8 * record.status.size if sampling == "adaptive" else 0
+        kept = sum(4 * samples.count * record.status.size for samples in record.kept_samples.values())
+        points, passes, origin = len(pending) + len(path), 0, self.origins[0].measured
+        seconds_per_point, pass_cost = max(item.measured.seconds for item in self.origins), origin.pass_cost
+        if pass_cost is not None:
+            # Each set of weights that is off the plane takes a pass of its own.
+            states = sum(isinstance(task, StateTask) for task in path)
+            passes = states + math.ceil((points - states) / pass_cost.points)
+            seconds_per_point = pass_cost.point
+        return Forecast(
+            points=points,
+            sampling=sampling,
+            seconds_per_point=seconds_per_point,
+            workers=pool.workers,
+            memory=everything + (1 + self.plane.dimension) * moving,
+            disk=len(landscape_bytes(record, with_chunks=False)) + estimates + kept,
+            process_memory=max(item.measured.memory for item in self.origins),
+            budget=run.limit,
+            spent=run.spent,
+            coarse=len(coarse_and_fine(record.shape, pending)[0]),
+            path=len(path),
+            fewest=len(path) + max(fewest_points(record.shape, sampling) - (record.status.size - len(pending)), 0),
+            plan=plan_text(plan.to_json(), plan.details),
+            passes=passes,
+            seconds_per_pass=0.0 if pass_cost is None else pass_cost.reading,
+            seconds_of_extremes=origin.seconds_of_extremes,
+            products=origin.products,
+        )
 
     def _is_ours(self, index: int) -> bool:
         """Returns whether this job measures a point, by its flat index, or a checkpoint, by its row."""
         return self.sampling.share is None or self.sampling.share.has(index)
 
     def _checkpoint_tasks(self, record: LandscapeData) -> list[Task]:
-        tasks = checkpoint_tasks(self.plane, record, self._same)
-        return [task for task in tasks if self._is_ours(cast("Place", task.key)[1])]
-
-    def _copy_same(self, record: LandscapeData) -> None:
-        self.copied += copy_same(record, self._same)
+        found = tasks.checkpoint_tasks(self.plane, record, self._same)
+        return [task for task in found if self._is_ours(cast("tasks.Place", task.key)[1])]
 
     def _start(self, record: LandscapeData) -> None:
         record.attributes["sampling"] = self.sampling.begun()
-        self._copy_same(record)
+        self.copied += tasks.copy_same(record, self._same)
 
     def _end(self, record: LandscapeData, adaptive: AdaptiveSampling, *, finished: bool) -> None:
         """Interpolates between what is measured, and notes how the sampling ended."""
@@ -326,7 +347,7 @@ def load_plane(pool: Pool, plane: Plane, places: Iterable[tuple[float, ...]]) ->
         # The control points between the ends have the buffers of the first network.
         first = [{name: plane.buffers[name] for name in end} for end in end_buffers] * (len(plane.directions) - 1)
         end_buffers = (*first, *end_buffers)
-    far = [shares(plane, place) for place in sorted(places, key=lambda place: -math.hypot(*place))[:4]]
+    far = [tasks.shares(plane, place) for place in sorted(places, key=lambda place: -math.hypot(*place))[:4]]
     pool.load(plane.origin, plane.directions, plane.buffers, end_buffers, far)
 
 
@@ -337,21 +358,4 @@ def check_same_network(plane: Plane, space: WeightSpace) -> None:
             f"the plane was made for another network ({plane.space.network}) than callback_fn returns:\n  "
             + "\n  ".join(differences[:20])
             + "\nUse the same network for both, also where callback_fn asks whether there is a GPU."
-        )
-
-
-def _warn_of_other_losses(plane: Plane, data: LandscapeData) -> None:
-    """Warns where a line, a plane or a curve through networks does not meet the loss of one of them."""
-    found, named = data.checkpoints, plane.identity.get("points") or plane.checkpoints
-    if plane.decomposition not in ("points", "path") or found is None:
-        return
-    own, drawn = (part["loss"][: len(named)] for part in (found.metrics, found.projected))
-    rounding = _ROUNDING[data.attributes["measurement_plan"].get("precision", "float32")]
-    with np.errstate(invalid="ignore"):
-        far = np.abs(own - drawn) > rounding * np.maximum(1e-2, np.fmax(np.abs(own), np.abs(drawn)))
-    for row in np.flatnonzero(far).tolist():
-        warn_user(
-            f"the loss drawn at {found.label(row, 'network')} is {drawn[row]:.6g}, but its own is {own[row]:.6g}: "
-            "something that is no trainable weight differs between the networks (a frozen parameter, or buffers that "
-            "are the first network's everywhere).",
         )

@@ -6,23 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from collectors.networks.weight_space import direction_dtype, numpy_dtype
 from workers.hardware import size_text
-from workers.measurement_plan import plan_text
-from workers.pool import OriginValues, Pool, StateTask, Task
 
 from ..planes.axis_curvature import BOTTOM
-from ..planes.plane import Plane
 from ..record.driver import cost_text
-from ..record.run import MeasurementReport, Run, duration_text
-from ..sampling.sampling import coarse_and_fine, first_grid_counts
-from .data import LandscapeData
+from ..record.run import MeasurementReport, duration_text
+from ..sampling.grid_levels import SMOOTHNESS_TESTS, GridLevels
+from ..sampling.tolerance import HELD_OUT_SHARE
 
-_FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, checkpoints, HDF5's own
-# Adaptive sampling measures at least its first grid, and this share of the other points to check itself.
-_CHECKED_SHARE = 1 / 50
 # How long a product takes, in forward passes over all samples.
 _PASSES_FOR_A_PRODUCT = (4, 7)
 
@@ -37,12 +28,14 @@ class Forecast:
         seconds_per_point: measured, on one worker.
         workers: how many measure at once.
         memory: bytes that the plane takes on every worker, beside the network and the samples.
-        disk: bytes of the landscape file.
+        disk: bytes of the landscape file, the losses of samples that it keeps uncompressed.
+        process_memory: bytes that a worker's process takes in all, libraries included; 0 where the system does not say.
         budget: seconds after which no new point is begun, or None.
         spent: seconds of the budget that were spent before the forecast was made.
         coarse: how many of the points are the coarse grid's, which come first, and without which nothing is
             interpolated.
         path: how many are the checkpoints', which come next.
+        fewest: how many adaptive sampling measures of the points, the checkpoints' included, on a smooth surface.
         plan: how the points are measured, in words, and why so.
         passes: how often the samples are read, where they do not fit into memory and are read anew in each pass.
         seconds_per_pass: of reading them once.
@@ -56,10 +49,12 @@ class Forecast:
     workers: int
     memory: int
     disk: int
+    process_memory: int = 0
     budget: float | None = None
     spent: float = 0.0
     coarse: int = 0
     path: int = 0
+    fewest: int = 0
     plan: str = ""
     passes: int = 0
     seconds_per_pass: float = 0.0
@@ -74,13 +69,13 @@ class Forecast:
     def __str__(self) -> str:
         time = f"about {duration_text(self.seconds)}"
         if self.sampling == "adaptive":
-            others = self.points - self.coarse - self.path
-            fewest = self._seconds(self.coarse + self.path + math.ceil(others * _CHECKED_SHARE))
+            fewest = self._seconds(self.fewest)
             time = f"at most {duration_text(self.seconds)} (adaptive sampling: from {duration_text(fewest)} upwards)"
         parts = f" ({self.points - self.path:,} of the grid, {self.path:,} losses of checkpoints)" if self.path else ""
+        process = f", whose process takes {size_text(self.process_memory)}" if self.process_memory else ""
         text = (
             f"{cost_text(self.points, 'point', self.seconds_per_point, self.workers, time)}{parts}; "
-            f"{size_text(self.memory)} of memory for the plane on each worker; {size_text(self.disk)} on disk"
+            f"{size_text(self.memory)} of memory for the plane on each worker{process}; {size_text(self.disk)} on disk"
         )
         if self.passes:
             times = "once" if self.passes == 1 else f"{self.passes:,} times"
@@ -130,48 +125,6 @@ class SurveyReport(MeasurementReport):
         return self.measured / self.seconds if self.seconds else 0.0
 
 
-def make_forecast(
-    pool: Pool,
-    plane: Plane,
-    data: LandscapeData,
-    pending: Sequence[int],
-    path: Sequence[Task],
-    origins: Sequence[OriginValues],
-    sampling: str,
-    run: Run,
-) -> Forecast:
-    """Returns what the pending points and the tasks of the path cost, as far as the origin of each worker tells."""
-    everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in plane.space.tensors)
-    moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in plane.space.trainable)
-    grids = len(data.metrics) + (sampling == "adaptive")
-    plan = pool.description.plan
-    points = len(pending) + len(path)
-    passes, origin = 0, origins[0]
-    seconds_per_point, pass_cost = max(item.measured.seconds for item in origins), origin.measured.pass_cost
-    if pass_cost is not None:
-        # Each set of weights that is off the plane takes a pass of its own.
-        states = sum(isinstance(task, StateTask) for task in path)
-        passes = states + math.ceil((points - states) / pass_cost.points)
-        seconds_per_point = pass_cost.point
-    return Forecast(
-        points=points,
-        sampling=sampling,
-        seconds_per_point=seconds_per_point,
-        workers=pool.workers,
-        memory=everything + (1 + plane.dimension) * moving,
-        disk=_FILE_BASE + data.status.size * (8 * grids + 1),
-        budget=run.limit,
-        spent=run.spent,
-        coarse=len(coarse_and_fine(data.shape, pending)[0]),
-        path=len(path),
-        plan=plan_text(plan.to_json(), plan.details),
-        passes=passes,
-        seconds_per_pass=0.0 if pass_cost is None else pass_cost.reading,
-        seconds_of_extremes=origin.measured.seconds_of_extremes,
-        products=origin.measured.products,
-    )
-
-
 def eigenvectors_cost(which: Sequence[str], seconds_per_point: float) -> str:
     fewest, most = (20, 90) if BOTTOM in which else (8, 25)
     shortest, longest = _PASSES_FOR_A_PRODUCT
@@ -184,6 +137,8 @@ def eigenvectors_cost(which: Sequence[str], seconds_per_point: float) -> str:
 
 def fewest_points(shape: tuple[int, ...], sampling: str) -> int:
     """Returns the least number of a grid's points that "full" or "adaptive" sampling measures."""
-    points = math.prod(shape)
-    _, coarse = first_grid_counts(np.zeros(shape, np.uint8))
-    return coarse + math.ceil((points - coarse) * _CHECKED_SHARE) if sampling == "adaptive" else points
+    points, levels = math.prod(shape), GridLevels.of(shape)
+    if sampling != "adaptive":
+        return points
+    begun = int(levels.start.sum()) + SMOOTHNESS_TESTS if levels.start.any() else int(levels.is_first.sum())
+    return begun + math.ceil((points - begun) * HELD_OUT_SHARE)

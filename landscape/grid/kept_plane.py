@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -152,18 +152,8 @@ def find_run_of(stored: LandscapeData, path: AnyPath, given: object) -> RunDirec
     if given is not None:
         return RunDirectory(given)  # type: ignore[arg-type]
     said = stored.attributes.get(RUN)
-    places: list[Any] = [path.parent]
-    if isinstance(said, str) and said:
-        places.append(_place(said, path))
-    for place in places:
-        try:
-            return RunDirectory(place)
-        except RunDirectoryError as error:
-            problem = error
-    raise PlaneError(
-        f"the plane of landscape file {path} cannot be made again without the checkpoints that it goes through: "
-        f"{problem} Pass the run directory as run=, or in Python plane=plane."
-    ) from problem
+    places = [path.parent, *([_place(said, path)] if isinstance(said, str) and said else ())]
+    return _run_at(places, path, "that it goes through", "Pass the run directory as run=, or in Python plane=plane.")
 
 
 def plane_of(stored: LandscapeData, path: AnyPath, run: RunDirectory, space: WeightSpace) -> Plane:
@@ -183,20 +173,25 @@ def plane_of(stored: LandscapeData, path: AnyPath, run: RunDirectory, space: Wei
     for count in facts["runs"]:
         first = len(networks)
         name = path_data.run_name(first)
-        of = run if not first else _further_run(name, stored, path)
+        of = run
+        if first:
+            place = _place(stored.attributes[FURTHER_RUNS][name], path)
+            remedy = "Put the run where it was, or in Python pass plane=plane."
+            of = _run_at([place], path, f"of {name!r}, through which it goes too", remedy)
         networks += networks_in(of, path_data.number[first : first + count].tolist(), name)
     return plane_of_runs(networks, space, centering=facts["centering"])
 
 
-def _further_run(name: str, stored: LandscapeData, path: AnyPath) -> RunDirectory:
-    place = _place(stored.attributes[FURTHER_RUNS][name], path)
-    try:
-        return RunDirectory(place)
-    except RunDirectoryError as error:
-        raise PlaneError(
-            f"the plane of landscape file {path} cannot be made again without the checkpoints of {name!r}, through "
-            f"which it goes too: {error} Put the run where it was, or in Python pass plane=plane."
-        ) from error
+def _run_at(places: Sequence[Any], path: AnyPath, which: str, remedy: str) -> RunDirectory:
+    """Returns the run at the first of the places that has one."""
+    for place in places:
+        try:
+            return RunDirectory(place)
+        except RunDirectoryError as error:
+            problem = error
+    raise PlaneError(
+        f"the plane of landscape file {path} cannot be made again without the checkpoints {which}: {problem} {remedy}"
+    ) from problem
 
 
 def _place(said: str, path: AnyPath) -> Any:
@@ -219,9 +214,7 @@ def _check_is_of_a_run(stored: LandscapeData, path: AnyPath) -> None:
         "points": ("goes through networks", OTHER_GRID),
         "path": ("is a curve between networks", OTHER_GRID_OF_CURVE),
         "custom": ("has directions of your own", OTHER_GRID),
-        **dict.fromkeys(
-            ("hessian", "ggn", "factors"), ("has eigenvectors as directions", OTHER_GRID_ALONG_EIGENVECTORS)
-        ),
+        **dict.fromkeys(_EIGENVECTORS, ("has eigenvectors as directions", OTHER_GRID_ALONG_EIGENVECTORS)),
         "pca": ("goes through checkpoints of no run, or of several", OTHER_GRID),
     }.get(str(kind), ("goes through weights of no run", OTHER_GRID))
     # Control points of a curve are in a file of their own, and never beside the landscape.

@@ -12,34 +12,17 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.files.remote_path import RemotePath
 from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 
+from ..record import hdf5
 from ..record.attributes import check_attributes
 from ..record.checks import PointStatus, ordered
 from ..record.driver import FileFormat
-from ..record.hdf5 import (
-    LANDSCAPE,
-    BoundedReader,
-    as_text,
-    as_texts,
-    chunk_digest,
-    file_in,
-    member_names,
-    put,
-    put_group,
-    read_attribute,
-    read_attributes,
-    read_errors,
-    write_attributes,
-    write_digest,
-    write_errors,
-)
-from ..record.whole_file import Image, explained, path_of, read_whole, write_image
+from ..record.whole_file import GivenPath, Image, path_of, read_whole, write_image
 from ..record.writer import save_whole
 from .checkpoints import CheckpointsData, OriginData
 from .data import DirectionsData, LandscapeData
-from .sample_chunks import LEVEL, Chunks, FiledChunks, JournalChunks, SampleJournal, SpooledChunks
+from .sample_chunks import LEVEL, Chunks, FiledChunks, JournalChunks, SampleJournal, SpooledChunks, place_on_grid
 from .samples import KeptLosses, check_size
 
 _FIXED = ("x", "y", "status")
@@ -52,38 +35,32 @@ _ORIGIN_TEXTS = ("role", "name", "run")
 _SAMPLES = "samples"
 _DIGESTS = "loss_sha256"
 _FILTERS = [2, 1]  # HDF5's numbers of shuffling and gzip
+_STORED: dict[str, Any] = {
+    "shuffle": True, "compression": "gzip", "compression_opts": LEVEL, "fillvalue": np.nan, "track_times": False,
+}  # fmt: skip
 
 
 def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
     write_image(path, landscape_bytes(data))
 
 
-def read_landscape(path: str | os.PathLike[str] | RemotePath) -> LandscapeData:
-    """Reads a landscape into memory and closes the file; nothing on the disk changes."""
+def read_landscape(path: GivenPath) -> LandscapeData:
     place = path_of(path)
-    data = read_whole(place, LANDSCAPE, read_root)
+    data = read_whole(place, hdf5.LANDSCAPE, read_root)
     data.path = place
     return data
 
 
-class UnfinishedLandscape:
+class UnfinishedLandscape(SampleJournal):
     """A landscape file while it is measured: the losses of samples are added to a journal beside it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._journal = path, SampleJournal(path)
-        self.remove = self._journal.remove
 
     def image(self, data: LandscapeData) -> Image | None:
         """Returns the file without the losses of samples, which ``write`` adds to the journal; None without any."""
         if not data.kept_samples:
             return None
         chunks = [data.kept_samples[name].chunks for name in sorted(data.kept_samples)]
-        self._journal.collect(cast("list[SpooledChunks]", chunks))
+        self.collect(cast("list[SpooledChunks]", chunks))
         return landscape_bytes(data, with_chunks=False)
-
-    def write(self) -> None:
-        with explained(self._path, LANDSCAPE):
-            self._journal.write()
 
 
 def landscape_bytes(data: LandscapeData, *, with_chunks: bool = True) -> bytes:
@@ -91,31 +68,29 @@ def landscape_bytes(data: LandscapeData, *, with_chunks: bool = True) -> bytes:
     data.validate()
     check_attributes(data.attributes)
     buffer = io.BytesIO()
-    with file_in(buffer) as file:
+    with hdf5.file_in(buffer) as file:
         whole = with_chunks or not data.kept_samples
-        write_attributes(file, LANDSCAPE, data.attributes, complete=data.complete and whole)
+        hdf5.write_attributes(file, hdf5.LANDSCAPE, data.attributes, complete=data.complete and whole)
         _write_samples(file, data.kept_samples, _write_grid(file, data), with_chunks=with_chunks)
-        write_errors(file, data.errors)
+        hdf5.write_errors(file, data.errors)
         _write_checkpoints(file, data)
         _write_origin(file, data.origin)
-        directions = put_group(file, "directions")
+        directions = hdf5.put_group(file, "directions")
         for name, values in vars(data.directions).items():
             if values is not None:
-                put(directions, name, np.asarray(values, np.float64))
-        write_digest(file)
+                hdf5.put(directions, name, np.asarray(values, np.float64))
+        hdf5.write_digest(file)
     return buffer.getvalue()
 
 
 def _write_grid(file: Any, data: LandscapeData) -> list[Any]:
-    put(file, "x", data.x).make_scale("x")
+    hdf5.put(file, "x", data.x).make_scale("x")
     scales = [file["x"]]
     if data.y is not None:
-        put(file, "y", data.y).make_scale("y")
+        hdf5.put(file, "y", data.y).make_scale("y")
         scales.insert(0, file["y"])
     for name, values in (*ordered(data.metrics).items(), ("status", data.status)):
-        dataset = put(file, name, values)
-        for axis, scale in enumerate(scales):
-            dataset.dims[axis].attach_scale(scale)
+        hdf5.put(file, name, values, scales)
     return scales
 
 
@@ -137,32 +112,32 @@ def checkpoint_columns(checkpoints: CheckpointsData) -> dict[str, NDArray[Any]]:
 def _write_checkpoints(file: Any, data: LandscapeData) -> None:
     if data.checkpoints is None:
         return
-    group = put_group(file, "checkpoints")
+    group = hdf5.put_group(file, "checkpoints")
     columns = checkpoint_columns(data.checkpoints)
-    put(group, "number", columns.pop("number")).make_scale("number")
+    hdf5.put(group, "number", columns.pop("number")).make_scale("number")
     for texts in ("name", "sha256"):
-        columns[texts] = as_texts([as_text(text) for text in getattr(data.checkpoints, texts)])
+        columns[texts] = hdf5.as_texts(getattr(data.checkpoints, texts))
     for name, values in columns.items():
-        put(group, name, values).dims[0].attach_scale(group["number"])
+        hdf5.put(group, name, values, [group["number"]])
     # A dimension of its own, without which xarray would not open the group.
-    put(group, "run_name", as_texts([as_text(name) for name in data.checkpoints.runs])).make_scale("run_name")
+    hdf5.put(group, "run_name", hdf5.as_texts(data.checkpoints.runs)).make_scale("run_name")
 
 
 def _write_origin(file: Any, origin: OriginData) -> None:
-    group = put_group(file, "origin")
+    group = hdf5.put_group(file, "origin")
     for name, value in {"x": origin.x, "y": origin.y, **ordered(origin.metrics)}.items():
         if value is not None:
-            put(group, name, np.float64(value))
-    put(group, "status", np.uint8(origin.status))
+            hdf5.put(group, name, np.float64(value))
+    hdf5.put(group, "status", np.uint8(origin.status))
     for name in _ORIGIN_TEXTS:
-        put(group, name, as_texts([as_text(getattr(origin, name))])[0])
+        hdf5.put(group, name, hdf5.as_texts([getattr(origin, name)])[0])
     if origin.number is not None:
-        put(group, "number", np.int64(origin.number))
+        hdf5.put(group, "number", np.int64(origin.number))
 
 
 def read_root(file: Any, size: int) -> LandscapeData:
     """Returns a landscape from an open HDF5 file of ``size`` bytes; raises anything where its contents are wrong."""
-    reader = BoundedReader(size)
+    reader = hdf5.BoundedReader(size)
     arrays, groups = reader.members(file)
     directions, _ = reader.members(groups["directions"])
     data = LandscapeData(
@@ -177,8 +152,8 @@ def read_root(file: Any, size: int) -> LandscapeData:
         ),
         origin=_origin(reader, groups["origin"]),
         checkpoints=_checkpoints(reader, groups["checkpoints"]) if "checkpoints" in groups else None,
-        errors=read_errors(reader, groups["errors"]),
-        attributes=read_attributes(file),
+        errors=hdf5.read_errors(reader, groups["errors"]),
+        attributes=hdf5.read_attributes(file),
     )
     data.validate()
     check_attributes(data.attributes)
@@ -190,38 +165,29 @@ def read_root(file: Any, size: int) -> LandscapeData:
     return data
 
 
-def _checkpoints(reader: BoundedReader, group: Any) -> CheckpointsData:
+def _checkpoints(reader: hdf5.BoundedReader, group: Any) -> CheckpointsData:
     columns, _ = reader.members(group, _CHECKPOINT_TEXTS)
     # Files that were written before checkpoints had digests lack them.
     columns.setdefault("sha256", np.full(len(columns["name"]), b""))
-    texts = {name: tuple(text.decode("utf-8") for text in columns.pop(name)) for name in _CHECKPOINT_TEXTS}
+    texts: dict[str, Any] = {name: tuple(item.decode() for item in columns.pop(name)) for name in _CHECKPOINT_TEXTS}
     final = columns.pop("final")
     if final.dtype != np.uint8 or (final > 1).any():
         raise ValueError(f"'final' must hold 0 or 1, but has {final.dtype} values up to {final.max(initial=0)}")
-    metrics, projected, with_plane_buffers = {}, {}, {}
-    for name, values in columns.items():
-        if name in _FIXED_COLUMNS:
-            continue
-        if name.startswith(PROJECTED_PREFIX):
-            projected[name.removeprefix(PROJECTED_PREFIX)] = values
-        elif name.endswith(PLANE_BUFFERS_SUFFIX):
-            with_plane_buffers[name.removesuffix(PLANE_BUFFERS_SUFFIX)] = values
-        else:
-            metrics[name] = values
-    fixed: dict[str, Any] = {name: columns[name] for name in _FIXED_COLUMNS if name in columns}
+    fixed: dict[str, Any] = {name: columns.pop(name) for name in _FIXED_COLUMNS if name in columns}
+    feet = {name: columns.pop(name) for name in list(columns) if name.startswith(PROJECTED_PREFIX)}
+    others = {name: columns.pop(name) for name in list(columns) if name.endswith(PLANE_BUFFERS_SUFFIX)}
     return CheckpointsData(
         **{"y": None, "with_plane_buffers_status": None, **fixed},
-        metrics=ordered(metrics),
-        projected=ordered(projected),
-        with_plane_buffers=ordered(with_plane_buffers),
-        runs=texts["run_name"],
-        name=texts["name"],
-        sha256=texts["sha256"],
+        metrics=ordered(columns),
+        projected=ordered({name.removeprefix(PROJECTED_PREFIX): values for name, values in feet.items()}),
+        with_plane_buffers=ordered({name.removesuffix(PLANE_BUFFERS_SUFFIX): others[name] for name in others}),
+        runs=texts.pop("run_name"),
         final=final.astype(np.bool_),
+        **texts,
     )
 
 
-def _origin(reader: BoundedReader, group: Any) -> OriginData:
+def _origin(reader: hdf5.BoundedReader, group: Any) -> OriginData:
     values, _ = reader.members(group, _ORIGIN_TEXTS)
     texts = {name: values.pop(name).item().decode("utf-8") for name in _ORIGIN_TEXTS}
     return OriginData(
@@ -238,82 +204,65 @@ def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[A
     """Adds losses of samples, targets and weights to an open HDF5 file with the axes ``scales``: y and x, or x."""
     if not kept:
         return
-    root = put_group(file, _SAMPLES)
+    root = hdf5.put_group(file, _SAMPLES)
     for name in sorted(kept):
         item = kept[name]
-        group = put_group(root, name)
-        put(group, "sample", np.arange(item.count, dtype=np.int64)).make_scale("sample")
-        losses = group.create_dataset(
-            "loss",
-            (*item.shape, item.count),
-            "<f4",
-            chunks=(*(1 for _ in item.shape), item.count),
-            shuffle=True,
-            compression="gzip",
-            compression_opts=LEVEL,
-            fillvalue=np.nan,
-            track_times=False,
-        )
+        group = hdf5.put_group(root, name)
+        hdf5.put(group, "sample", np.arange(item.count, dtype=np.int64)).make_scale("sample")
+        chunk_shape = (*(1 for _ in item.shape), item.count)
+        losses = group.create_dataset("loss", (*item.shape, item.count), "<f4", chunks=chunk_shape, **_STORED)
         digests = [b""] * math.prod(item.shape)
         if isinstance(item.chunks, SpooledChunks) and not with_chunks:
             for flat in item.chunks:
                 digests[flat] = item.chunks.digest(flat)
         for flat, chunk in item.chunks.items() if with_chunks else ():
-            losses.id.write_direct_chunk((*(int(index) for index in np.unravel_index(flat, item.shape)), 0), chunk)
-            digests[flat] = chunk_digest(chunk)
-        for axis, scale in enumerate((*scales, group["sample"])):
-            losses.dims[axis].attach_scale(scale)
-        digested = put(group, _DIGESTS, as_texts(digests).reshape(item.shape))
-        for axis, scale in enumerate(scales):
-            digested.dims[axis].attach_scale(scale)
+            losses.id.write_direct_chunk((*place_on_grid(flat, item.shape), 0), chunk)
+            digests[flat] = hdf5.chunk_digest(chunk)
+        hdf5.scaled(losses, (*scales, group["sample"]))
+        hdf5.put(group, _DIGESTS, hdf5.as_texts(digests).reshape(item.shape), scales)
         for label, values in (("target", item.targets), ("weight", item.weights)):
             if values is not None:
-                put(group, label, values).dims[0].attach_scale(group["sample"])
+                hdf5.put(group, label, values, [group["sample"]])
 
 
 def _read_samples(
-    reader: BoundedReader, root: Any, measured: NDArray[np.bool_], first: str | None
+    reader: hdf5.BoundedReader, root: Any, measured: NDArray[np.bool_], first: str | None
 ) -> dict[str, KeptLosses]:
     """Returns the losses of samples by the data set's name, the main one first; their values stay in the file."""
-    flats = np.flatnonzero(measured)
+    flats = np.flatnonzero(measured).tolist()
     sizes: dict[str, int] = {}
     found: dict[str, KeptLosses] = {}
-    for name in sorted(member_names(root), key=lambda name: (name != first, name)):
+    for name in sorted(hdf5.member_names(root), key=lambda name: (name != first, name)):
         group = root[name]
-        columns = {label: group[label] for label in member_names(group)}
+        columns = {label: group[label] for label in hdf5.member_names(group)}
         losses = columns["loss"]
         sizes[name] = _check_losses(losses, measured.shape, len(flats), name)
-        is_unfinished = losses.id.get_num_chunks() == 0
         check_size(measured.shape, sizes)
         targets = reader.array(columns["target"], "target", "i").astype(np.int64) if "target" in columns else None
         weights = reader.array(columns["weight"], "weight", "f").astype(np.float64) if "weight" in columns else None
         # Files that were written before chunks had digests lack them.
-        digests = (
-            reader.array(columns[_DIGESTS], _DIGESTS, "S").ravel()[flats].tolist() if _DIGESTS in columns else None
-        )
-        if is_unfinished and digests is not None and root.file.driver != "fileobj":
-            number = sorted(root).index(name)
-            known = dict(zip(flats.tolist(), digests, strict=True))
-            chunks: Chunks = JournalChunks(Path(root.file.filename), number, known)
-        else:
-            chunks = _chunks_of(root.file, losses, flats[:0] if is_unfinished else flats, measured.shape, digests)
+        digests = [b""] * len(flats)
+        if _DIGESTS in columns:
+            digests = reader.array(columns[_DIGESTS], _DIGESTS, "S").ravel()[flats].tolist()
+        chunks = _chunks_of(losses, sorted(root).index(name), dict(zip(flats, digests, strict=True)))
         found[name] = KeptLosses(name, measured.shape, sizes[name], targets, weights, chunks)
     return found
 
 
-def _chunks_of(
-    file: Any, losses: Any, flats: NDArray[np.int64], shape: tuple[int, ...], digests: Sequence[bytes] | None
-) -> Chunks:
+def _chunks_of(losses: Any, number: int, digests: Mapping[int, bytes]) -> Chunks:
+    file, shape = losses.file, losses.shape[:-1]
+    path, size, is_unfinished = Path(file.filename), losses.id.get_storage_size(), losses.id.get_num_chunks() == 0
     if file.driver != "fileobj":
-        path, size = Path(file.filename).absolute(), losses.id.get_storage_size()
-        return FiledChunks(path, losses.name, flats, shape, size, digests)
+        if is_unfinished:
+            return JournalChunks(path, number, digests)
+        return FiledChunks(path.absolute(), losses.name, shape, size, digests)
     # It came from a server, and its bytes are gone once it is read.
     chunks = SpooledChunks()
-    for index, flat in enumerate(flats.tolist()):
-        place = (*(int(index) for index in np.unravel_index(flat, shape)), 0)
-        chunk = bytes(losses.id.read_direct_chunk(place)[1])
-        if digests is not None and digests[index] != chunk_digest(chunk):
-            raise ValueError(f"the losses of samples at point {place[:-1]} are not those that were written")
+    for flat, digest in () if is_unfinished else digests.items():
+        place = place_on_grid(flat, shape)
+        chunk = bytes(losses.id.read_direct_chunk((*place, 0))[1])
+        if digest not in (b"", hdf5.chunk_digest(chunk)):
+            raise ValueError(f"the losses of samples at point {place} are not those that were written")
         chunks.add(flat, chunk)
     return chunks
 
@@ -328,7 +277,7 @@ def _check_losses(losses: Any, shape: tuple[int, ...], points: int, name: str) -
     found = losses.shape, losses.dtype, losses.chunks, filters, properties.get_external_count()
     if found != expected or count < 1:
         raise ValueError(f"the losses of samples {name!r} are stored as {found}, but {expected} was expected")
-    chunks, complete = losses.id.get_num_chunks(), bool(read_attribute(losses.file, "complete"))
+    chunks, complete = losses.id.get_num_chunks(), bool(hdf5.read_attribute(losses.file, "complete"))
     # Those of an unfinished file may lie beside it.
     if chunks != points and (complete or chunks):
         raise ValueError(f"{chunks} points have losses of samples {name!r}, but {points} are measured")
@@ -336,8 +285,7 @@ def _check_losses(losses: Any, shape: tuple[int, ...], points: int, name: str) -
 
 
 def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwrite: bool = False) -> Path:
-    """Writes a landscape file, and returns its path; one that is there is replaced only with ``overwrite``."""
-    return save_whole(path, lambda: landscape_bytes(data), LANDSCAPE, overwrite=overwrite)
+    return save_whole(path, lambda: landscape_bytes(data), hdf5.LANDSCAPE, overwrite=overwrite)
 
 
-LANDSCAPE_FILE = FileFormat(LANDSCAPE, read_landscape, landscape_bytes, unfinished=UnfinishedLandscape)
+LANDSCAPE_FILE = FileFormat(hdf5.LANDSCAPE, read_landscape, landscape_bytes, unfinished=UnfinishedLandscape)

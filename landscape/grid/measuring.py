@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from collectors.files.places import AnyPath
-from collectors.shapes import Bool, Float64, UInt8
+from collectors.shapes import Bool, Float64
 from collectors.validation import check_instance, wrong_type, wrong_value
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, Pool, Result
@@ -23,11 +23,13 @@ from ..record.provenance import function_attribute
 from ..record.run import Run
 from ..record.workers import Workers
 from ..sampling.sampling import SamplingSettings
-from .data import LandscapeData
+from .checkpoints import OriginData
+from .data import DirectionsData, LandscapeData
 from .experiment import GridExperiment, check_same_network, load_plane
 from .forecast import SurveyReport, fewest_points
 from .kept_plane import keep_plane
 from .landscape_file import LANDSCAPE_FILE
+from .tasks import keep_result
 
 A_PLANE = "a Plane (from random_plane, pca_plane, plane_through, line_between)"
 """What is expected where a plane is, in words."""
@@ -67,21 +69,12 @@ def _axis(name: str, values: object) -> Float64[np.ndarray, " n"]:
 def measure_plane(
     plane: Plane,
     callback_fn: Callable[[], Any],
-    grid: Callable[[Plane], Axes],
-    chosen: Mapping[str, Any],
-    path: AnyPath | None,
-    closing: Callable[[Pool, LandscapeData], Mapping[str, Any]] | None = None,
+    grid: Callable[[Plane], Axes],  # returns the axes of the grid over a plane
+    chosen: Mapping[str, Any],  # ``MeasureOptions`` and ``GridOptions``, all of them
+    path: AnyPath | None,  # of the landscape file; None keeps it in memory
+    closing: Callable[[Pool, LandscapeData], Mapping[str, Any]] | None = None,  # attributes while the plane is loaded
 ) -> tuple[LandscapeData, SurveyReport] | None:
-    """Measures a plane or a line; None after a dry run.
-
-    Args:
-        plane: the plane or the line.
-        callback_fn: of the user.
-        grid: returns the axes of the grid over a plane.
-        chosen: ``MeasureOptions`` and ``GridOptions``, all of them.
-        path: of the landscape file; None keeps it in memory.
-        closing: returns further attributes of the file while the plane is still loaded.
-    """
+    """Measures a plane or a line; None after a dry run."""
     axes = grid(plane)
     sampling, run = SamplingSettings.checked(chosen), Run.checked(chosen)
     if not run.rehearsal:
@@ -113,23 +106,8 @@ def measure_plane(
 
 
 @dataclass(eq=False)
-class Points:
-    """What is measured at k points; the driver's record of them."""
-
-    metrics: dict[str, Float64[np.ndarray, " k"]]  # by name; NaN where not measured
-    status: UInt8[np.ndarray, " k"]  # ``PointStatus`` of each
-    errors: dict[str, str] = field(default_factory=dict)  # traceback by the index of the point
-    attributes: dict[str, Any] = field(default_factory=dict)
-    path: AnyPath | None = None
-
-    @property
-    def statuses(self) -> tuple[UInt8[np.ndarray, " k"]]:
-        return (self.status,)
-
-
-@dataclass(eq=False)
-class PointsExperiment(Experiment[Points]):
-    """The loss at points, in coordinates of the plane's directions."""
+class PointsExperiment(Experiment[LandscapeData]):
+    """The loss at points, in coordinates of the plane's directions; its record has them as those of a line."""
 
     plane: Plane
     places: list[tuple[float, ...]]
@@ -138,42 +116,37 @@ class PointsExperiment(Experiment[Points]):
     again: str = "The next call starts anew."
     _seconds: float = 0.0
 
-    def check(self, stored: Stored[Points], pool: Pool) -> None:
+    def check(self, stored: Stored[LandscapeData], pool: Pool) -> None:
         check_same_network(self.plane, pool.description.space)
 
-    def begin(self, stored: Stored[Points], pool: Pool) -> Points:
+    def begin(self, stored: Stored[LandscapeData], pool: Pool) -> LandscapeData:
         load_plane(pool, self.plane, self.places)
         count = len(self.places)
-        metrics = {name: np.full(count, np.nan) for name in pool.description.metrics}
-        return Points(metrics, np.zeros(count, np.uint8))
+        metrics, status = {name: np.full(count, np.nan) for name in pool.description.metrics}, np.zeros(count, np.uint8)
+        return LandscapeData(np.arange(float(count)), None, metrics, status, DirectionsData(np.ones(1)), OriginData())
 
-    def resume(self, record: Points, pool: Pool) -> Bool[np.ndarray, " k"]:
+    def resume(self, record: LandscapeData, pool: Pool) -> Bool[np.ndarray, " k"]:
         origins = pool.measure_origin()
         check_determinism(origins, pool.description.options.precision)
         self._seconds = max(origin.measured.seconds for origin in origins)
         return np.ones(len(self.places), bool)
 
-    def forecast(self, record: Points, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> str:
+    def forecast(self, record: LandscapeData, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> str:
         return forecast_text(f"{len(todo)} points", 0, len(todo), "point", self._seconds, pool.workers)
 
-    def results(self, record: Points, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> Iterator[Result]:
-        return pool.run(run.in_time(PointTask(row, place) for row, place in enumerate(self.places)))
+    def results(self, record: LandscapeData, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> Iterator[Result]:
+        return pool.run(run.in_time(PointTask(("grid", row), place) for row, place in enumerate(self.places)))
 
-    def keep(self, record: Points, result: Result) -> int:
-        row = cast("int", result.key)
-        record.status[row] = PointStatus.FAILED if result.values is None else PointStatus.MEASURED
-        if result.values is None:
-            record.errors[str(row)] = result.error or "no traceback"
-        for name, value in (result.values or {}).items():
-            record.metrics[name][row] = value
+    def keep(self, record: LandscapeData, result: Result) -> int:
+        keep_result(record, result)
         return 1
 
-    def warn(self, record: Points, run: Run) -> None:
+    def warn(self, record: LandscapeData, run: Run) -> None:
         if record.errors:
-            row = min(record.errors, key=int)
+            row = int(np.flatnonzero(record.status == PointStatus.FAILED)[0])
             warn_user(
                 f"{len(record.errors)} of {len(self.places)} points failed and are NaN; the first one is "
-                f"points[{row}]:\n{record.errors[row]}",
+                f"points[{row}]:\n{record.errors[f'grid/{row}']}",
             )
 
 
@@ -186,12 +159,8 @@ def measure_points(
         check_searched(plane)
     places = _places(points, plane.dimension)
     how = {**chosen, "buffers": buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)}
-
-    def experiments(_workers: object) -> list[PointsExperiment]:
-        return [PointsExperiment(plane, places)]
-
-    no_file: Stored[Any] = Stored(LANDSCAPE_FILE, None, None)
-    measured = carry_out(experiments, [no_file], callback_fn, how, Run.checked(chosen), points=len(places))
+    experiments, no_file = [PointsExperiment(plane, places)], [Stored[Any](LANDSCAPE_FILE, None, None)]
+    measured = carry_out(lambda _: experiments, no_file, callback_fn, how, Run.checked(chosen), points=len(places))
     return measured[0][0].metrics if measured else None
 
 

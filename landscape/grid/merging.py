@@ -49,17 +49,9 @@ def merge_files(files: Sequence[str | os.PathLike[str]], output: str | os.PathLi
 
 
 def merge_landscapes(landscapes: Sequence[LandscapeData], folder: Path) -> LandscapeData:
-    """Returns what any of the landscapes measured, for a file in a folder; the first one becomes it.
-
-    Raises:
-        LandscapeIdentityError: they are different experiments.
-        LandscapeGridError: they are on different grids, or other networks are on them.
-        NondeterministicLossError: two of them measured a point, with different values.
-    """
+    """Returns what any of the landscapes measured, for a file in a folder; the first one becomes it."""
     first, *others = landscapes
     forget(first, PointStatus.INTERPOLATED)
-    first.kept_samples = {name: samples.detached() for name, samples in first.kept_samples.items()}
-    forget_without_samples(first)
     for other in others:
         _check_mergeable(first, other)
         forget_without_samples(other)

@@ -6,14 +6,14 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
-from collectors.validation import check_instance, check_int, wrong_type, wrong_value
+from collectors.validation import check_instance, check_int, wrong_value
 from workers.users_code import warn_user
 
 from ..planes.extent import check_extent, spans
@@ -37,17 +37,14 @@ from .resume import UNDER_WAY, Overlap, grid_text
 
 @dataclass(frozen=True)
 class Change:
-    """Another grid for a landscape."""
-
     axes: Callable[[Plane], Axes]  # its axes, which may need the plane
     points: int  # about how many are new
     beside: AnyPath | None = None  # where it goes if it shares few points with the file, unless the user names a place
     under_way: Any = None  # what the same call after an interruption must know
 
 
-def read_source(file: object) -> LandscapeData:
-    if not isinstance(file, str | os.PathLike | RemotePath):
-        raise wrong_type("file", "the path of a landscape file, or its URL", file)
+def read_source(file: Any) -> LandscapeData:
+    check_instance("file", file, str | os.PathLike | RemotePath, "the path of a landscape file, or its URL")
     data = read_landscape(file)
     if share := share_of(data.attributes):
         raise ValueError(
@@ -73,7 +70,7 @@ def find_change(
 
 
 def _to_size(data: LandscapeData, axes: Sequence[NDArray[np.float64]], size: object, output: object) -> Change:
-    path = _path(data)
+    path = cast("AnyPath", data.path)
     sizes = _one_for_each_axis("size", size, axes)
     fewer = [(wanted, len(axis)) for wanted, axis in zip(sizes, axes, strict=True) if wanted < len(axis)]
     if fewer:
@@ -130,7 +127,7 @@ def regrid(
     chosen: Mapping[str, Any],
 ) -> tuple[LandscapeData, SurveyReport] | None:
     """Measures a landscape on the grid of ``change``, in its file, beside it or in ``output``; None after a dry run."""
-    file = _path(source)
+    file = cast("AnyPath", source.path)
     sampling, run = sampling_settings(source, chosen), Run.checked({**chosen, "overwrite": False})
     how = {**chosen, **measured_options(source, file, chosen["groups"])}
     path = output_file(output) if output is not None else change.beside or file
@@ -159,11 +156,6 @@ def regrid(
 
         plans = [Stored(LANDSCAPE_FILE, file, source)]
         return next(iter(carry_out(experiments, [stored], callback_fn, how, run, points=points, plans=plans)), None)
-
-
-def _path(data: LandscapeData) -> AnyPath:
-    assert data.path is not None
-    return data.path
 
 
 def _listed(axes: Axes) -> list[NDArray[np.float64]]:

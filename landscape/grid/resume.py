@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,18 +30,13 @@ _OF_SOURCE = (
 _UNSAID = ("reason", "precision")
 UNDER_WAY = "under_way"
 """The attribute of a file whose grid is being changed: what was asked for, so that the same call goes on."""
-_MEMBER_PLACE = re.compile(r"checkpoints/(\d+)/(.+)")
-_GRID_PLACE = re.compile(r"grid/(\d+(?:,\d+)?)")
 _KEPT = (PointStatus.MEASURED, PointStatus.FAILED)
 
 
 class Overlap:
-    """What a landscape shares with a grid of the axes ``x`` and ``y``.
+    """What a landscape shares with a grid of the axes ``x`` and ``y``; of its ``measured`` points, how many (``kept``).
 
-    Attributes:
-        pairs: for each axis, y first, the coordinates of both.
-        found: for each axis the indices of those that coincide, into either.
-        kept: how many of the landscape's ``measured`` points are on the grid.
+    ``pairs`` has the coordinates of both for each axis, y first; ``found`` the indices of those that coincide.
     """
 
     def __init__(
@@ -72,9 +66,8 @@ def check_continues(stored: Stored[LandscapeData], fresh: LandscapeData, source:
     stored.check(fresh)
     check_vectors(record, fresh.attributes, path)
     shared = Overlap(record, fresh.x, fresh.y)
-    if _stays_on_its_grid(shared, record, fresh) or shared.kept == shared.measured:
-        return
-    if shared.holds_all and record.complete:
+    loses_nothing = shared.kept == shared.measured or (shared.holds_all and record.complete)
+    if loses_nothing or _stays_on_its_grid(shared, record, fresh):
         return
     more = "It has every point of that grid, and more, and is not finished. " if shared.holds_all else ""
     raise LandscapeGridError(
@@ -89,11 +82,7 @@ def check_continues(stored: Stored[LandscapeData], fresh: LandscapeData, source:
 def begun_before(
     stored: Stored[LandscapeData], fresh: LandscapeData, source: LandscapeData | None = None
 ) -> tuple[LandscapeData, str]:
-    """Returns ``fresh`` with what its file or the source holds, and in words what was kept of another grid, or "".
-
-    The errors are those of ``check_continues``.
-    """
-    check_continues(stored, fresh, source)
+    """Returns ``fresh`` with what was checked to continue it, and in words what was kept of another grid, or ""."""
     record, kept = stored.record, ""
     if record is not None:
         shared = Overlap(record, fresh.x, fresh.y)
@@ -161,12 +150,10 @@ def _carried_over(stored: LandscapeData, fresh: LandscapeData) -> tuple[Landscap
     for name, values in metrics.items():
         values[now] = np.where(kept, stored.metrics[name][before], np.nan)
     attributes = {name: value for name, value in stored.attributes.items() if name != UNDER_WAY}
-    for name in ("identity", UNDER_WAY):
-        if name in fresh.attributes:
-            attributes[name] = fresh.attributes[name]
+    attributes |= {name: fresh.attributes[name] for name in ("identity", UNDER_WAY) if name in fresh.attributes}
     old_places, new_places = (
-        np.arange(math.prod(shape)).reshape(shape)[indices].reshape(-1).tolist()
-        for shape, indices in ((stored.shape, before), (fresh.shape, now))
+        np.arange(data.status.size).reshape(data.shape)[indices].reshape(-1).tolist()
+        for data, indices in ((stored, before), (fresh, now))
     )
     text = (
         f"from {grid_text(stored.x, stored.y)} to {grid_text(fresh.x, fresh.y)}: {shared.kept:,} of "
@@ -179,7 +166,7 @@ def _carried_over(stored: LandscapeData, fresh: LandscapeData) -> tuple[Landscap
         y=None if stored.y is None else axes[0],
         metrics=metrics,
         status=status,
-        errors=_moved(stored.errors, shared.found),
+        errors=_moved_on_grid(stored.errors, shared.found),
         attributes=attributes,
         kept_samples={name: item.moved(fresh.shape, places) for name, item in stored.kept_samples.items()},
         path=None,
@@ -194,21 +181,25 @@ def grid_text(x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | Non
     return f"{' x '.join(str(len(axis)) for axis in axes.values())} points, {', '.join(ends)}"
 
 
-def _moved(
+def _moved(errors: dict[str, str], pattern: str, places: Callable[[re.Match[str]], list[str]]) -> dict[str, str]:
+    """Returns tracebacks with those whose places match the pattern under the places that these have now."""
+    matches = {place: re.fullmatch(pattern, place) for place in errors}
+    moved = {place: errors[place] for place, match in matches.items() if match is None}
+    for place, match in matches.items():
+        moved |= dict.fromkeys(places(match) if match else (), errors[place])
+    return moved
+
+
+def _moved_on_grid(
     errors: dict[str, str], found: list[tuple[Int64[np.ndarray, " _"], Int64[np.ndarray, " _"]]]
 ) -> dict[str, str]:
-    """Returns the tracebacks under the places that their points have on the new grid."""
     maps = [dict(zip(rows.tolist(), places.tolist(), strict=True)) for rows, places in found]
-    moved = {}
-    for place, text in errors.items():
-        if match := _GRID_PLACE.fullmatch(place):
-            indices = [int(item) for item in match[1].split(",")]
-            new = [numbers.get(index) for numbers, index in zip(maps, indices, strict=False)]
-            if None not in new:
-                moved[f"grid/{','.join(map(str, new))}"] = text
-        else:
-            moved[place] = text
-    return moved
+
+    def places(match: re.Match[str]) -> list[str]:
+        new = [numbers.get(int(index)) for numbers, index in zip(maps, match[1].split(","), strict=False)]
+        return [] if None in new else [f"grid/{','.join(map(str, new))}"]
+
+    return _moved(errors, r"grid/(\d+(?:,\d+)?)", places)
 
 
 def _take_members(stored: LandscapeData, fresh: LandscapeData) -> None:
@@ -232,7 +223,11 @@ def _take_members(stored: LandscapeData, fresh: LandscapeData) -> None:
         places: dict[int, list[int]] = {}
         for row, at in (*known.items(), *enumerate(kept, len(now.number))):
             places.setdefault(at, []).append(row)
-        _move_errors(stored.errors, places)
+        stored.errors = _moved(
+            stored.errors,
+            r"checkpoints/(\d+)/(.+)",
+            lambda match: [f"checkpoints/{row}/{match[2]}" for row in places.get(int(match[1]), [])],
+        )
     for name in ("role", "name", "run", "number"):
         setattr(stored.origin, name, getattr(fresh.origin, name))
 
@@ -287,13 +282,3 @@ def _joined(
     columns = {name: joined(name, mine, getattr(before, name)) for name, mine in vars(now).items() if name != "runs"}
     columns["run"][len(now.number) :] = places
     return CheckpointsData(**columns, runs=tuple(runs))
-
-
-def _move_errors(errors: dict[str, str], places: dict[int, list[int]]) -> None:
-    """Gives the failures of checkpoints the places that their rows have now."""
-    moved: dict[str, str] = {}
-    for place in list(errors):
-        if match := _MEMBER_PLACE.fullmatch(place):
-            text = errors.pop(place)
-            moved |= {f"checkpoints/{row}/{match[2]}": text for row in places.get(int(match[1]), [])}
-    errors |= moved

@@ -81,14 +81,12 @@ class SpooledChunks(Chunks):
     def __init__(self) -> None:
         self.nbytes, self._spool = 0, _spool()
         self._places: dict[int, _Place] = {}
-        self.added: list[int] = []  # points in the order in which they came
 
     def items(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
         for flat in self if wanted is None else wanted:
             yield flat, self._places[flat].read()
 
     def digest(self, flat: int) -> bytes:
-        """Returns the digest of a point's chunk, as a text."""
         return self._places[flat].digest
 
     def add(self, flat: int, chunk: bytes) -> None:
@@ -96,11 +94,10 @@ class SpooledChunks(Chunks):
         before, spool = self._places.get(flat), self._spool
         self._places[flat] = _Place(spool, spool.add(chunk), len(chunk), chunk_digest(chunk))
         self.nbytes += len(chunk) - (before.length if before else 0)
-        self.added.append(flat)
 
-    def added_after(self, count: int) -> list[tuple[int, _Place]]:
-        """Returns points and where their chunks are, without the first ``count`` that were added."""
-        return [(flat, self._places[flat]) for flat in self.added[count:]]
+    def outside(self, store: _Store | None) -> list[tuple[int, _Place]]:
+        """Returns points whose chunks are not in a store, and where these are."""
+        return [(flat, place) for flat, place in self._places.items() if place.store is not store]
 
     def move(self, places: Iterable[tuple[int, _Place, _Place]]) -> None:
         """Has chunks where they are now, by points and places before; what was added since stays where it is."""
@@ -114,11 +111,6 @@ class SpooledChunks(Chunks):
         leaving = [(flat, place) for flat, place in self._places.items() if place.store is store]
         for flat, place in leaving:
             self._places[flat] = replace(place, store=self._spool, start=self._spool.add(place.read()))
-
-    def twin(self) -> Self:
-        twin = super().twin()
-        twin.added = list(self.added)
-        return twin
 
 
 class _Store:
@@ -153,8 +145,6 @@ def _spool(content: bytes = b"") -> _Store:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a chunk is."""
-
     store: _Store
     start: int
     length: int
@@ -165,20 +155,13 @@ class _Place:
 
 
 class FiledChunks(Chunks):
-    """Chunks of the points ``flats`` in a landscape file on this machine, opened to read; old files have no digests."""
+    """Chunks of points, by their digests, in a landscape file on this machine; old files have the digest ""."""
 
     def __init__(
-        self,
-        path: Path,
-        dataset: str,
-        flats: NDArray[np.int64],
-        shape: tuple[int, ...],
-        nbytes: int,
-        digests: Sequence[bytes] | None,
+        self, path: Path, dataset: str, shape: tuple[int, ...], nbytes: int, digests: Mapping[int, bytes]
     ) -> None:
         self._path, self._dataset, self._shape, self.nbytes = path, dataset, shape, nbytes
-        self._places = dict(zip(flats.tolist(), digests or [b""] * len(flats), strict=True))
-        self._stamp = _stamp(path)
+        self._places, self._stamp = dict(digests), _stamp(path)
 
     def items(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
         """Yields points and chunks, or raises a LandscapeError where the file was changed or removed meanwhile."""
@@ -193,13 +176,13 @@ class FiledChunks(Chunks):
         with file:
             losses = file[self._dataset]
             for flat in self if wanted is None else wanted:
-                place = [int(index) for index in np.unravel_index(flat, self._shape)]
+                place = place_on_grid(flat, self._shape)
                 try:
                     chunk = bytes(losses.id.read_direct_chunk((*place, 0))[1])
+                    if self._places[flat] not in (b"", chunk_digest(chunk)):
+                        raise ValueError("its digest differs")
                 except (RuntimeError, ValueError, OSError) as error:
-                    raise _damaged(f"point {place} of {self._path}") from error
-                if self._places[flat] not in (b"", chunk_digest(chunk)):
-                    raise _damaged(f"point {place} of {self._path}")
+                    raise _damaged(f"point {list(place)} of {self._path}") from error
                 yield flat, chunk
 
 
@@ -209,23 +192,20 @@ class SampleJournal:
     def __init__(self, landscape: Path) -> None:
         self._path = _journal_of(landscape)
         self._sets: Sequence[SpooledChunks] = ()
-        self._counts: list[int] = []  # of the chunks of each data set that it has
         self._new: list[list[tuple[int, _Place]]] = []  # what is to be added, of each data set
         self._store: _Store | None = None
+        self._is_whole = False  # whether it has all that is in the store
 
     def collect(self, sets: Sequence[SpooledChunks]) -> None:
         """Notes what the data sets have that it does not."""
-        if not self._path.exists():
-            self._counts = []
-        counts = self._counts or [0] * len(sets)
+        self._is_whole &= self._path.exists()
         self._sets = sets
-        self._new = [chunks.added_after(count) for chunks, count in zip(sets, counts, strict=True)]
+        self._new = [chunks.outside(self._store if self._is_whole else None) for chunks in sets]
 
     def write(self) -> None:
         """Returns when what was noted is on the disk, or raises a FileWriteError."""
         # At first, and after a failure, which may have left half a record, it is written anew.
-        counts, self._counts = self._counts or [0] * len(self._sets), []
-        begins = not any(counts)
+        begins, self._is_whole = not self._is_whole, False
         start = len(_JOURNAL) if begins else self._path.stat().st_size
         records = [_JOURNAL] if begins else []
         starts: list[int] = []
@@ -245,7 +225,7 @@ class SampleJournal:
         places = iter(starts)
         for chunks, new in zip(self._sets, self._new, strict=True):
             chunks.move([(flat, place, replace(place, store=self._store, start=next(places))) for flat, place in new])
-        self._counts = [count + len(new) for count, new in zip(counts, self._new, strict=True)]
+        self._is_whole = True
 
     def remove(self) -> None:
         """Removes the file; what it holds can be read as long as somebody has its chunks."""
@@ -260,7 +240,7 @@ class SampleJournal:
             self._store.close()
             with contextlib.suppress(OSError):
                 self._path.unlink()
-        self._store, self._counts = None, []
+        self._store, self._is_whole = None, False
 
 
 class JournalChunks(Chunks):
@@ -311,6 +291,11 @@ def _records(file: BinaryIO, number: int) -> Iterator[tuple[int, tuple[int, int]
 def _journal_of(landscape: Path) -> Path:
     target = landscape.resolve()
     return target.with_name(f".{target.name}.samples")
+
+
+def place_on_grid(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the row and the column, or on a line the index, of a point."""
+    return tuple(int(index) for index in np.unravel_index(flat, shape))
 
 
 def packed(losses: NDArray[Any]) -> bytes:

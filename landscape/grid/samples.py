@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,17 +102,7 @@ class KeptLosses:
         return self._paired(*(self.at(*place) for place in places))
 
     def paired_errors(self, other: KeptLosses) -> Float64[np.ndarray, "*grid"]:
-        """Returns the standard error of this loss minus another at each point, over the samples of both.
-
-        Args:
-            other: the losses of the same samples on the same grid.
-
-        Returns:
-            Shape (ny, nx); NaN where either is not measured.
-
-        Raises:
-            LandscapeError: a landscape's file was changed or removed since it was read.
-        """
+        """Returns the standard error of this loss minus another of the same samples; NaN where either is missing."""
         found = np.full(math.prod(self.shape), np.nan)
         both = [flat for flat in self.chunks if flat in other.chunks]
         for (flat, chunk), (_, others) in zip(self.chunks.items(both), other.chunks.items(both), strict=True):
@@ -142,17 +132,17 @@ class KeptLosses:
 
     def moved(self, shape: tuple[int, ...], places: Mapping[int, int]) -> KeptLosses:
         """Returns the losses on another grid; ``places`` maps the flat index of each kept point to a new one."""
-        kept = KeptLosses(self.name, shape, self.count, self.targets, self.weights)
-        for flat, chunk in self.chunks.items(flat for flat in self.chunks if flat in places):
-            kept.chunks.add(places[flat], chunk)
-        return kept
+        chunks = self.chunks.items(flat for flat in self.chunks if flat in places)
+        return self._holding(shape, ((places[flat], chunk) for flat, chunk in chunks))
 
     def detached(self) -> KeptLosses:
         """Returns the losses apart from any landscape file, so that their file can be replaced."""
-        if isinstance(self.chunks, SpooledChunks):
-            return self
-        kept = KeptLosses(self.name, self.shape, self.count, self.targets, self.weights)
-        for flat, chunk in self.chunks.readable():
+        is_apart = isinstance(self.chunks, SpooledChunks)
+        return self if is_apart else self._holding(self.shape, self.chunks.readable())
+
+    def _holding(self, shape: tuple[int, ...], chunks: Iterable[tuple[int, bytes]]) -> KeptLosses:
+        kept = replace(self, shape=shape, chunks=SpooledChunks())
+        for flat, chunk in chunks:
             kept.chunks.add(flat, chunk)
         return kept
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from collectors.networks.weight_space import State
 from collectors.shapes import Bool, Float64
 from collectors.weights.aligned import NetworkState
 from collectors.weights.safetensors_file import StateReader, portable
@@ -17,9 +18,7 @@ from ..planes.plane import Plane
 from ..record.checks import PointStatus
 from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, LandscapeData
-
-if TYPE_CHECKING:
-    from collectors.networks.weight_space import State
+from .sample_chunks import place_on_grid
 
 UNMEASURED = (PointStatus.PENDING, PointStatus.FAILED)
 """What is still to be measured, or once more."""
@@ -50,7 +49,7 @@ def shares(plane: Plane, coordinates: Sequence[float]) -> tuple[float, ...]:
 def grid_tasks(plane: Plane, data: LandscapeData, points: Iterable[int]) -> Iterator[Task]:
     """Yields the tasks of grid points, given by flat indices in C order."""
     for flat in points:
-        place = np.unravel_index(flat, data.shape)
+        place = place_on_grid(flat, data.shape)
         coordinates = [float(data.x[place[-1]])]
         if data.y is not None:
             coordinates.append(float(data.y[place[0]]))
@@ -58,8 +57,11 @@ def grid_tasks(plane: Plane, data: LandscapeData, points: Iterable[int]) -> Iter
 
 
 def forget(data: LandscapeData, *statuses: PointStatus) -> None:
-    """Makes the points of the grid that have one of the statuses pending again."""
+    """Makes the points of the grid pending again that have one of the statuses, or lack losses of samples."""
     _make_pending(data, np.isin(data.status, statuses))
+    # The file that has these is about to be replaced.
+    data.kept_samples = {name: samples.detached() for name, samples in data.kept_samples.items()}
+    forget_without_samples(data)
 
 
 def forget_without_samples(data: LandscapeData) -> None:
@@ -78,9 +80,7 @@ def _make_pending(data: LandscapeData, again: Bool[np.ndarray, "*grid"]) -> None
 def keep_result(data: LandscapeData, result: Result) -> None:
     part, index = cast("tuple[str, int]", result.key)
     metrics, status = values_and_status(data, part)
-    place: tuple[int, ...] = (index,)
-    if part == "grid":
-        place = tuple(int(item) for item in np.unravel_index(index, data.shape))
+    place = place_on_grid(index, data.shape) if part == "grid" else (index,)
     label = error_label(part, place)
     if result.values is None:
         status[place] = PointStatus.FAILED
@@ -97,7 +97,6 @@ def keep_result(data: LandscapeData, result: Result) -> None:
 
 
 def error_label(part: str, place: tuple[int, ...]) -> str:
-    """Returns under which name a point's or a checkpoint's traceback is kept."""
     numbers = ",".join(map(str, place))
     return f"grid/{numbers}" if part == "grid" else f"checkpoints/{numbers}/{part}"
 

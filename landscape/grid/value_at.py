@@ -70,16 +70,8 @@ def value_at(data: LandscapeData, x: float, y: float | None = None, metric: str 
         point = np.unravel_index(int(np.where(known, squares, np.inf).argmin()), data.shape)
         nearest = tuple(float(axis[index]) for axis, index in zip(axes, reversed(point), strict=True))
         nearest_value = float(values[point])
-    return ValueAt(
-        value=value,
-        measured=measured,
-        metric=metric,
-        x=place[0],
-        y=None if data.y is None else place[1],
-        nearest=nearest,
-        nearest_value=nearest_value,
-        estimated_error=0.0 if measured else error,
-    )
+    second = None if data.y is None else place[1]
+    return ValueAt(value, measured, metric, place[0], second, nearest, nearest_value, 0.0 if measured else error)
 
 
 def _checked(data: LandscapeData, x: object, y: object) -> list[float]:

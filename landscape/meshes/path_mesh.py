@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from collectors.shapes import Float64, Int64
 
 from ..drawing.camera import feet_on_surface
+from ..drawing.occlusion import Relief
 from ..drawing.path import END, STAR, START, end_number, network_marks, origin_label, run_colors, run_label
 from ..drawing.texts import printable
 from .space import Space
@@ -52,7 +53,8 @@ def path_lines(space: Space) -> list[PathLine]:
     feet = feet_on_surface(landscape, space.metric, space.scale, space.frame)
     if found is None or feet is None:
         return []
-    values, relief, lines = found.projected[space.metric], space.relief, []
+    values, lines = found.projected[space.metric], []
+    relief = Relief(*space.plane, space.scale.heights(space.values), space.frame.matrix)
     for path, color in zip(found.paths, run_colors(landscape, len(found.paths)), strict=True):
         rows = path[np.isfinite(feet[path, 2])]
         if len(rows):

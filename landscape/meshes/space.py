@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from collectors.shapes import Float64
 
-from ..drawing.occlusion import Relief
 from ..grid.data import LandscapeData
 from ..scales.choosing import Clip
 from ..scales.frame import Frame, choose_frame, span
@@ -46,11 +45,6 @@ class Space:
     def values(self) -> Float64[np.ndarray, "ny nx"]:
         """The metric at the grid's points, NaN where it is unknown or not finite."""
         return known(self.landscape[self.metric], self.landscape.status)
-
-    @property
-    def relief(self) -> Relief:
-        """The surface in the frame's coordinates and the scale's heights, which a path follows."""
-        return Relief(*self.plane, self.scale.heights(self.values), self.frame.matrix)
 
     def shares(self, heights: Float64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
         """Returns where heights of the scale lie among the colours, from 0 to 1."""

@@ -101,7 +101,7 @@ def measure_barrier(
         callback_fn = callback_fn if isinstance(callback_fn, FirstCall) else FirstCall(callback_fn, chosen)
         line = line_between(*ends, network=callback_fn.space, names=names)
     if chosen["buffers"] == "auto":
-        recalibrated = line.space.framework == "torch" and any(map(has_statistics, line.end_buffers))
+        recalibrated = line.space.framework in ("torch", "keras") and any(map(has_statistics, line.end_buffers))
         policy = "recalibrate" if recalibrated else "interpolate" if line.end_buffers else "fixed"
         chosen = {**chosen, "buffers": policy}
     grid, closing = Grid(x=np.linspace(0, 1, points)), functools.partial(_find_stderr, line)

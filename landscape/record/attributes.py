@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any
 
-from collectors.validation import check_bool, check_float, check_instance, check_int, wrong_type, wrong_value
+from collectors.validation import check_bool, check_float, check_instance, check_int, wrong_value
 from workers.measurement_plan import PLAN_CHECKS
 
 _Check = Callable[[str, Any], object]
@@ -68,44 +68,32 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
 
 def _check_sampling(name: str, value: object) -> None:
     report = _check_entries(name, value, _SAMPLING_CHECKS | _REPORT_CHECKS)
-    missing = [key for key in _REPORT_CHECKS if key not in report]
-    if report.get("interpolated") and missing:
-        raise wrong_value(name, f"a report with {missing}, because points are interpolated", dict(report))
+    if report.get("interpolated"):
+        _check_entries(name, value, _REPORT_CHECKS, "a report with {}, because points are interpolated")
 
 
-def _check_data_set(name: str, value: object) -> None:
-    found = _check_entries(name, value, _DATA_SET_CHECKS)
-    missing = [key for key in _DATA_SET_CHECKS if key not in found]
-    if missing:
-        raise wrong_value(name, f"a data set with {missing}", dict(found))
-
-
-def _check_interval(name: str, value: object) -> None:
-    numbers = _checked_list(name, value)
-    if not numbers:
+def _check_interval(name: str, value: Any) -> None:
+    if not check_instance(name, value, list | tuple, "a list"):
         raise wrong_value(name, "a list of numbers that is not empty", value)
-    for number in numbers:
+    for number in value:
         check_int(f"a number of {name}", number)
 
 
-def _check_each(name: str, value: object, check: _Check) -> None:
-    for index, item in enumerate(_checked_list(name, value)):
+def _check_each(name: str, value: Any, check: _Check) -> None:
+    for index, item in enumerate(check_instance(name, value, list | tuple, "a list")):
         check(f"{name}[{index}]", item)
 
 
-def _check_entries(name: str, value: object, checks: Mapping[str, _Check]) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise wrong_type(name, "a dict", value)
+def _check_entries(name: str, value: Any, checks: Mapping[str, _Check], needed: str = "") -> Mapping[str, Any]:
+    """Checks the entries that are there; with ``needed``, the text of what is expected, all must be."""
+    check_instance(name, value, Mapping, "a dict")
     for key, check in checks.items():
         if key in value:
             check(f"{name}[{key!r}]", value[key])
-    return value
-
-
-def _checked_list(name: str, value: object) -> Sequence[object]:
-    if not isinstance(value, list | tuple):
-        raise wrong_type(name, "a list", value)
-    return value
+    missing = [key for key in checks if key not in value]
+    if needed and missing:
+        raise wrong_value(name, needed.format(missing), dict(value))
+    return dict(value)
 
 
 _check_text: _Check = partial(check_instance, types=str, expected="a str")
@@ -128,7 +116,9 @@ _CHECKS: dict[str, _Check] = {
     # Another version's plan may have other entries too: the file can be read, but not continued.
     "measurement_plan": partial(_check_entries, checks=PLAN_CHECKS),
     "notes": partial(_check_each, check=_check_text),
-    "datasets": partial(_check_each, check=_check_data_set),
+    "datasets": partial(
+        _check_each, check=partial(_check_entries, checks=_DATA_SET_CHECKS, needed="a data set with {}")
+    ),
     "groups": _check_text,
     "intervals": partial(_check_each, check=_check_interval),
     "perturb_one_dimensional": check_bool,

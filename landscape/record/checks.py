@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from workers.metric_names import metric_name_problem
 
-MAXIMUM_AXIS_LENGTH = 16384
-
-
 T = TypeVar("T")
+MAXIMUM_AXIS_LENGTH = 16384
 
 
 class PointStatus(IntEnum):
@@ -32,7 +30,6 @@ def ordered(metrics: Mapping[str, T]) -> dict[str, T]:
 
 
 def check_axis(name: str, axis: NDArray[Any]) -> None:
-    """Checks the coordinates of one axis, float64[n]; a ``ValueError`` says what is wrong."""
     length = len(axis) if axis.ndim == 1 else -1
     if not 1 <= length <= MAXIMUM_AXIS_LENGTH:
         raise ValueError(
@@ -45,14 +42,12 @@ def check_axis(name: str, axis: NDArray[Any]) -> None:
 
 
 def check_metrics(label: str, metrics: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> None:
-    """Checks that there are metrics, "loss" among them, all float64 of the shape."""
     check_metric_names(label, metrics)
     for name, values in metrics.items():
         check_array(f"{label}[{name!r}]", values, shape, np.float64)
 
 
 def check_metric_names(label: str, metrics: Mapping[str, Any]) -> None:
-    """Checks that "loss" is there and that every name can be stored."""
     for problem in map(metric_name_problem, metrics):
         if problem is not None:
             raise ValueError(problem)
@@ -61,7 +56,6 @@ def check_metric_names(label: str, metrics: Mapping[str, Any]) -> None:
 
 
 def check_status(label: str, status: NDArray[Any], shape: tuple[int, ...]) -> None:
-    """Checks that an array holds the numbers of ``PointStatus``, uint8 of the shape."""
     check_array(label, status, shape, np.uint8)
     if status.size and status.max() > max(PointStatus):
         raise ValueError(f"{label} must hold the numbers 0 to {int(max(PointStatus))}, but got {status.max()}.")

@@ -30,7 +30,7 @@ from .identity import REMEDY, check_identity
 from .lock import clean_temporaries, lock_landscape
 from .run import MeasurementReport, Run, duration_text
 from .whole_file import Image, check_replaceable
-from .workers import Planned, Workers, continued_plan
+from .workers import Workers, continued_plan
 from .writer import FLUSH_SECONDS, FileWriter, Unfinished
 
 
@@ -53,36 +53,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FileFormat(Generic[R]):
-    """How measurements are read and written.
-
-    Attributes:
-        read: reads a file whole.
-        encode: returns the bytes of a file.
-        flush_seconds: how much of the measuring a kill may cost.
-        check: raises a LandscapeWriteError where a file of another kind would be replaced.
-        unfinished: what is written while it is measured, where that is less than the file.
-    """
-
     kind: FileKind
-    read: Callable[[AnyPath], R]
-    encode: Callable[[R], Image]
-    flush_seconds: float = FLUSH_SECONDS
+    read: Callable[[AnyPath], R]  # reads a file whole
+    encode: Callable[[R], Image]  # returns the bytes of a file
+    flush_seconds: float = FLUSH_SECONDS  # how much of the measuring a kill may cost
+    # Raises a LandscapeWriteError where a file of another kind would be replaced.
     check: Callable[[AnyPath, FileKind], None] = check_replaceable
-    unfinished: Callable[[Path], Unfinished[R]] | None = None
+    unfinished: Callable[[Path], Unfinished[R]] | None = None  # what is written meanwhile, where that is less
 
 
 @dataclass(frozen=True)
 class Stored(Generic[R]):
-    """The file of an experiment, and what it holds before anything is measured.
-
-    Attributes:
-        path: of the file; None keeps the experiment in memory.
-        record: what the file holds; None where there is no file, or it is replaced.
-    """
+    """The file of an experiment, and what it holds before anything is measured."""
 
     format: FileFormat[R]
-    path: AnyPath | None
-    record: R | None
+    path: AnyPath | None  # of the file; None keeps the experiment in memory
+    record: R | None  # what the file holds; None where there is no file, or it is replaced
 
     @property
     def plan(self) -> MeasurementPlan | None:
@@ -114,20 +100,13 @@ def open_record(format: FileFormat[R], path: AnyPath | None, run: Run) -> Iterat
 
 
 class Experiment(ABC, Generic[R]):
-    """What differs between a grid, a curvature, a comparison and whatever else a pool measures task by task.
+    """What differs between a grid, a curvature, a comparison and whatever else a pool measures task by task."""
 
-    Attributes:
-        unit: what a task is, such as "point", "epoch" or "line".
-        name: what the progress bar calls it; that of its kind of file where it is empty.
-        trial: what a forecast does, in words.
-        copies: how many tasks, once resumed, have the values of others and are not measured.
-        again: what to do after a budget ended it, where nothing is written.
-    """
-
-    unit: str
-    name: str = ""
-    trial: str = "measuring a point"
-    copies: int = 0
+    unit: str  # what a task is, such as "point", "epoch" or "line"
+    name: str = ""  # what the progress bar calls it; that of its kind of file where it is empty
+    trial: str = "measuring a point"  # what a forecast does, in words
+    copies: int = 0  # how many tasks, once resumed, have the values of others and are not measured
+    # What to do after a budget ended it, where nothing is written.
     again: str = "Give output= a path, and a later call can continue; without it, the next one starts anew."
 
     def check(self, stored: Stored[R], pool: Pool) -> None:
@@ -236,32 +215,24 @@ def measuring(function: Callable[P, T | None]) -> Callable[P, T]:
 
 
 def carry_out(
+    # Makes the experiment of each file; once more where the workers have another network than was described before.
     experiments_for: Callable[[Workers], Sequence[Experiment[R]]],
-    stored: Sequence[Stored[R]],
+    stored: Sequence[Stored[R]],  # their files; the first one that has a plan gives the workers'
     callback_fn: Callable[[], Any],
-    options: Mapping[str, Any],
-    run: Run,
+    options: Mapping[str, Any],  # of the workers and of what they measure
+    run: Run,  # what is left of its budget is shared by those that are not measured yet
     *,
-    points: int = 0,
-    plans: Sequence[Planned] = (),
+    points: int = 0,  # about how many are measured in all
+    plans: Sequence[Stored[Any]] = (),  # further files whose plan the workers take, after those of ``stored``
 ) -> list[tuple[R, Any]]:
-    """Measures experiments, one after another on the same workers, and returns their records and reports.
+    """Returns the records and reports of experiments, measured one after another on the same workers.
 
     A dry run prints what each would cost, and returns nothing.
-
-    Args:
-        experiments_for: makes the experiment of each file; once more where the workers have another network than the
-            one that was described before.
-        stored: their files; the first one that has a plan gives the workers'.
-        callback_fn: of the user.
-        options: of the workers and of what they measure.
-        run: what is left of its budget is shared by those that are not measured yet.
-        points: about how many are measured in all.
-        plans: further files whose plan the workers take, after those of ``stored``.
     """
     run.say("dry run: reads the data set and measures a little; compiles nothing, and writes nothing", timed=False)
     run.say("building the network, reading the samples, timing a few batches")
-    with Workers(callback_fn, options, run, stored=[*stored, *plans], points=points) as workers:
+    continued = next((plan for item in (*stored, *plans) if (plan := item.plan) is not None), None)
+    with Workers(callback_fn, options, run, continued=continued, points=points) as workers:
         experiments = experiments_for(workers)
         pool = workers.pool
         if workers.differ:

@@ -7,7 +7,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,21 +28,11 @@ _MAXIMUM_MEMBERS = 10_000
 
 @dataclass(frozen=True)
 class FileKind:
-    """A kind of file.
-
-    Attributes:
-        word: what it holds, as texts call it.
-        format: its attribute ``format``.
-        version: the ``format_version`` that is written.
-        oldest: the oldest one that is read; HDF5 files of it have no digest of their contents.
-        reader: what reads it, as a user calls it.
-    """
-
-    word: str
-    format: str
-    version: int
-    oldest: int
-    reader: str
+    word: str  # what it holds, as texts call it
+    format: str  # its attribute ``format``
+    version: int  # the ``format_version`` that is written
+    oldest: int  # the oldest one that is read; HDF5 files of it have no digest of their contents
+    reader: str  # what reads it, as a user calls it
 
 
 LANDSCAPE = FileKind("landscape", "summary-landscape", 3, 2, "Landscape.load")
@@ -75,9 +65,9 @@ def write_errors(file: Any, errors: Mapping[str, str]) -> None:
     # Points tend to fail for one reason: each different traceback is stored once.
     tracebacks = [_shortened(as_text(traceback)) for traceback in errors.values()]
     unique = {text: index for index, text in enumerate(dict.fromkeys(tracebacks))}
-    put(group, "place", as_texts([as_text(place) for place in errors]))
+    put(group, "place", as_texts(errors))
     put(group, "traceback_index", np.array([unique[text] for text in tracebacks], np.int64))
-    put(group, "traceback", as_texts(list(unique)))
+    put(group, "traceback", as_texts(unique))
 
 
 def file_in(buffer: io.BytesIO) -> Any:
@@ -101,24 +91,30 @@ def put_group(file: Any, name: str) -> Any:
     return h5py.Group(h5py.h5g.create(file.id, name.encode(), gcpl=creation))
 
 
-def put(group: Any, name: str, values: Any) -> Any:
-    return group.create_dataset(name, data=values, track_times=False)
+def put(group: Any, name: str, values: Any, scales: Sequence[Any] = ()) -> Any:
+    """Returns a new data set, whose axes have the scales."""
+    return scaled(group.create_dataset(name, data=values, track_times=False), scales)
+
+
+def scaled(dataset: Any, scales: Sequence[Any]) -> Any:
+    for axis, scale in enumerate(scales):
+        dataset.dims[axis].attach_scale(scale)
+    return dataset
 
 
 def put_text(file: Any, name: str, text: str) -> None:
-    import h5py
-
     # Text of a fixed length: HDF5 keeps the other kind in a heap without checksums, and one damaged byte
     # there can keep it reading for ever.
     encoded = text.encode("utf-8")
-    file.attrs.create(name, encoded, dtype=h5py.string_dtype("utf-8", max(len(encoded), 1)))
+    file.attrs.create(name, encoded, dtype=as_texts([encoded]).dtype)
 
 
-def as_texts(texts: Sequence[bytes]) -> NDArray[Any]:
-    """Returns encoded texts as an array that can be stored."""
+def as_texts(texts: Iterable[str | bytes]) -> NDArray[Any]:
+    """Returns texts, encoded or not, as an array that can be stored."""
     import h5py
 
-    return np.array(texts, h5py.string_dtype("utf-8", max([1, *map(len, texts)])))
+    encoded = [text if isinstance(text, bytes) else as_text(text) for text in texts]
+    return np.array(encoded, h5py.string_dtype("utf-8", max([1, *map(len, encoded)])))
 
 
 def as_text(text: str) -> bytes:
@@ -269,7 +265,6 @@ def check_digest(file: Any) -> None:
 
 
 def chunk_digest(chunk: bytes) -> bytes:
-    """Returns the digest of a chunk, as a text."""
     return hashlib.sha256(chunk).hexdigest().encode()
 
 

@@ -13,10 +13,8 @@ from ..errors import LandscapeIdentityError
 from .hdf5 import LANDSCAPE, FileKind
 
 _SHOWN = 8
-_GRID = ("x", "y")
+_GRID = {"x", "y"}
 REMEDY = "Pass overwrite=True to measure it anew, or another output= to keep both."
-
-
 OF_LOSS = ("precision", "seed_each_point", "samples")
 """What the identity of every measured loss has."""
 
@@ -68,8 +66,8 @@ def check_identity(
 ) -> None:
     """Raises LandscapeIdentityError, with all differences, if a file's identity is not this run's, as JSON."""
     # An identity names the precision only where it is not the usual one, and older files name the grid as well.
-    before, now = ({**_flat({"precision": "float32"}), **_flat(_without_grid(item))} for item in (stored, wanted))
-    names = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
+    before, now = ({**_flat({"precision": "float32"}), **_flat(item)} for item in (stored, wanted))
+    names = [name for name in sorted({*before, *now} - _GRID) if before.get(name) != now.get(name)]
     if not names:
         return
     lines = [f"  {name}: the file has {_short(before, name)}, this run {_short(now, name)}" for name in names[:_SHOWN]]
@@ -82,12 +80,8 @@ def check_identity(
     )
 
 
-def _without_grid(identity: Any) -> Any:
-    # It comes from a file, where it may be anything.
-    return {key: identity[key] for key in identity if key not in _GRID} if isinstance(identity, Mapping) else identity
-
-
 def _flat(value: Any, prefix: str = "") -> dict[str, str]:
+    # An identity comes from a file, where it may be anything.
     if isinstance(value, Mapping) and (value or not prefix):
         flat: dict[str, str] = {}
         for key, item in value.items():

@@ -15,10 +15,11 @@ from collectors.files.remote_path import RemotePath
 
 from ..errors import LandscapeLockedError, LandscapeWriteError
 from .hdf5 import LANDSCAPE, FileKind
+from .whole_file import GivenPath
 
 
 @contextmanager
-def lock_landscape(path: str | os.PathLike[str] | RemotePath, kind: FileKind = LANDSCAPE) -> Iterator[None]:
+def lock_landscape(path: GivenPath, kind: FileKind = LANDSCAPE) -> Iterator[None]:
     """Holds the right to write a file, or raises LandscapeLockedError; the system frees it when its holder dies."""
     # The lock is on .<name>.lock beside the file, because the file itself is replaced at every write. That of a file
     # behind a URL is in a private folder of this machine, and keeps out only the writers on this machine.
@@ -47,7 +48,7 @@ def is_being_written(path: str | os.PathLike[str]) -> bool:
     return is_held(_lock_of(path))
 
 
-def clean_temporaries(path: str | os.PathLike[str] | RemotePath) -> list[Path]:
+def clean_temporaries(path: GivenPath) -> list[Path]:
     """Removes and returns what dead processes left beside a landscape file; call it with the lock held."""
     if isinstance(path, RemotePath):
         return []
@@ -55,7 +56,7 @@ def clean_temporaries(path: str | os.PathLike[str] | RemotePath) -> list[Path]:
     return remove_stale_temporaries(target.parent, re.compile(re.escape(target.name)))
 
 
-def _lock_of(path: str | os.PathLike[str] | RemotePath) -> Path:
+def _lock_of(path: GivenPath) -> Path:
     if isinstance(path, RemotePath):
         name = hashlib.sha256(str(path).encode()).hexdigest()[:16]
         return private_lock_folder() / f"{name}.lock"

@@ -40,43 +40,28 @@ _LEFT_OUT: Mapping[str, tuple[Sequence[str], str]] = {
 
 @dataclass(frozen=True)
 class Option:
-    """One option of calls and commands; its type is in the kinds of options in ``options.py``.
+    """One option of calls and commands; its type is in the kinds of options in ``options.py``."""
 
-    Attributes:
-        default: where it is left out.
-        check: the words that it may be, or a function; None where whatever it reaches checks it.
-        text: explains it; the first sentence is the command line's help.
-        help: the command line's, where that is not the first sentence.
-        flags: what is typed, where that is not the name.
-        metavar: what its help shows in place of a type.
-        typed: the type of what is typed, where it is not the default's.
-        words: those that help and shell show, where it may be something else too.
-        panel: the heading under which a help shows it; that of all options where it is empty.
-    """
-
-    default: Any
-    check: Check | tuple[str, ...] | None = None
-    text: str = ""
-    help: str = ""
-    flags: Sequence[str] = ()
-    metavar: str | None = None
-    typed: Any = None
-    words: tuple[str, ...] = ()
-    panel: str = ""
+    default: Any  # where it is left out
+    check: Check | tuple[str, ...] | None = None  # or the words that it may be; None where what it reaches checks it
+    text: str = ""  # explains it; the first sentence is the command line's help
+    help: str = ""  # the command line's, where that is not the first sentence
+    flags: Sequence[str] = ()  # what is typed, where that is not the name
+    metavar: str | None = None  # what its help shows in place of a type
+    typed: Any = None  # the type of what is typed, where it is not the default's, or, without one, a text
+    words: tuple[str, ...] = ()  # those that help and shell show, where it may be something else too
+    panel: str = ""  # the heading under which a help shows it; that of all options where it is empty
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that help and shell show."""
         return self.check if isinstance(self.check, tuple) else self.words
 
     def checked(self, name: str, value: Any) -> Any:
-        """Returns the checked value; errors call it ``name``."""
         if isinstance(self.check, tuple):
             return check_choice(name, value, self.check)
         return value if self.check is None else self.check(name, value)
 
     def or_none(self, typed: Any, help: str = "", **changes: Any) -> Option:
-        """Returns the option where it may be left out, which is None."""
         check = optional(self.checked)
         return replace(self, default=None, check=check, help=help, typed=typed, words=self.choices, **changes)
 
@@ -109,7 +94,6 @@ def check_useful(method: str, given: Mapping[str, Any], table: Mapping[str, Opti
 
 
 def optional(check: Check) -> Check:
-    """Returns the check of what may be None."""
     return lambda name, value: None if value is None else check(name, value)
 
 
@@ -155,9 +139,7 @@ def check_share_of_grid(name: str, value: Any) -> Share | None:
     if value is None or isinstance(value, Share):
         return value
     expected = 'text such as "2/4", whose first number is from 1 to the second, or "array"'
-    if not isinstance(value, str):
-        raise wrong_type(name, expected, value)
-    if value == "array":
+    if check_instance(name, value, str, expected) == "array":
         return _share_of_array(name)
     found = re.fullmatch(r"(\d{1,4})/(\d{1,4})", value)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
@@ -206,8 +188,7 @@ def check_plan(name: str, value: Any) -> MeasurementPlan | None:
     """Returns the plan that a user gives, as such or as a file's; None where none is given."""
     if value is None or isinstance(value, MeasurementPlan):
         return value
-    if not isinstance(value, str | os.PathLike):
-        raise wrong_type(name, "a MeasurementPlan, the path of a landscape file, or None", value)
+    check_instance(name, value, str | os.PathLike, "a MeasurementPlan, the path of a landscape file, or None")
     path = check_directory(name, value)
     stored = read_file_attributes(path).get("measurement_plan")
     if stored is None:

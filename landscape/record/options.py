@@ -98,8 +98,6 @@ class ChangeOptions(TypedDict, total=False):
 
 
 class RunOptions(_SurfaceOptions, GridOptions, total=False):
-    """How the landscapes of a run are measured."""
-
     normalization: str
     perturb_one_dimensional: bool
     centering: str
@@ -112,8 +110,6 @@ class RunOptions(_SurfaceOptions, GridOptions, total=False):
 
 
 class CurvatureOptions(TypedDict, total=False):
-    """What is measured of a loss's curvature."""
-
     top: int
     bottom: int
     matrix: str
@@ -126,16 +122,12 @@ class CurvatureOptions(TypedDict, total=False):
 
 
 class RunCurvatureOptions(CurvatureOptions, LossOptions, total=False):
-    """What is measured of a run's curvature, and how."""
-
     num_samples: int | Mapping[str, int | None] | None
     device_ids: list[int] | None
     name: str | None
 
 
 class EigenvectorOptions(TypedDict, total=False):
-    """Along which eigenvectors a plane goes, and how they are found."""
-
     which: str | Sequence[str]
     matrix: str
     rise: float
@@ -144,8 +136,6 @@ class EigenvectorOptions(TypedDict, total=False):
 
 
 class CompareOptions(TypedDict, total=False):
-    """What is measured of each network of a comparison."""
-
     directions: int
     points: int
     radius: float
@@ -159,17 +149,16 @@ OPTIONS: Mapping[str, Option] = {
     "num_samples": Option(None, check_num_samples, "samples that a value is averaged over; None means all of the data "
         "set. Where callback_fn returns several data sets by name, one number for each of them, or a mapping by name.",
         help="How many samples the loss is averaged over: 1000, or by data set: train=1000,test=500.",
-        flags=("--samples",), typed=str | None, panel="Samples"),
+        flags=("--samples",), panel="Samples"),
     "device_ids": Option(None, check_device_ids, "GPU ids or, without GPUs, slots that share the CPU cores; None means "
-        "all.", help="Device ids such as 0,1; all when absent.", flags=("--devices",), typed=str | None,
-        panel="Workers"),
+        "all.", help="Device ids such as 0,1; all when absent.", flags=("--devices",), panel="Workers"),
     "devices_per_worker": Option(1, at_least(1), "how many GPUs each worker sees, the first of which is its "
         "``cuda:0``; without GPUs, how many slots' cores it joins. A network that callback_fn spreads over them stays "
         "where it is.", panel="Workers"),
     "workers_per_device": Option(1, at_least(1), "how many workers share each GPU and its memory; without GPUs, a "
         "slot's cores. This or ``devices_per_worker`` must be 1.", panel="Workers"),
     "address": Option(None, check_address, 'address of a Ray cluster to join; "local" starts a private Ray.',
-        typed=str | None, panel="Workers"),
+        panel="Workers"),
     "seed": Option(0, at_least(0), "seed of adaptive sampling, of a random choice of samples and of the random "
         "directions that are drawn. A plane that is given has been drawn with a seed of its own.", panel="Samples"),
     "samples": Option("first", SAMPLE_CHOICES, 'which samples: "first" (in data-set order) or "random" (a seeded '
@@ -182,14 +171,14 @@ OPTIONS: Mapping[str, Option] = {
     "recalibration_batch_size": Option(256, at_least(2), "samples per batch while these statistics are computed.",
         panel="Samples"),
     "precision": Option("float32", PRECISIONS, 'precision of the forward passes: "float32" (full), "tf32" (on NVIDIA '
-        'GPUs since Ampere) or "bfloat16". The last two are for PyTorch. "tf32" rounds what matrix products and '
-        'convolutions of float32 multiply; "bfloat16" runs the network under autocast, with weights in float32, and '
+        'GPUs since Ampere) or "bfloat16". "tf32" (PyTorch) rounds what matrix products and convolutions of '
+        'float32 multiply; "bfloat16" (PyTorch, Keras) runs the network under autocast, with weights in float32, and '
         "computes loss and metrics in float32 from its outputs. Such a surface is rounded, is another experiment than "
         "one in float32, and says so.", panel="Samples"),
     "groups": Option(None, check_groups, "groups of samples whose losses are measured each, beside the loss of all: "
         '"target" (the classes), or a function of (inputs, targets) of a batch that returns a whole number for each '
         "sample. The losses are called ``loss[3]``, and ``loss[3]@test`` of another data set.", words=("target",),
-        help="Measure the loss of each class too: target.", typed=str | None, panel="Samples"),
+        help="Measure the loss of each class too: target.", panel="Samples"),
     "seed_each_point": Option(False, check_bool, "whether a loss that draws random numbers (a VAE, diffusion, dropout "
         "that stays on) draws the same ones at every point (PyTorch). PyTorch's, NumPy's and Python's generators are "
         "seeded for each batch, by ``seed`` and the batch's place, and put back afterwards; so the data set's own "
@@ -210,17 +199,17 @@ OPTIONS: Mapping[str, Option] = {
         "instead, for logarithmic pictures.", panel="Grid"),
     "budget": Option(None, optional(duration_seconds), 'how long the call may take: seconds, or text such as "30min". '
         "What is not measured by then is interpolated where enough is measured around it and pending elsewhere; the "
-        "same call with the same ``output`` continues.", typed=str | None, panel="Workers"),
+        "same call with the same ``output`` continues.", panel="Workers"),
     "limits": Option(None, check_limits, "where the grid begins and ends: the lowest and the highest coordinate of "
         "both axes, or x0, x1, y0, y1. The plane's own axes are left out then.", help="Where the grid ends: "
-        "lowest,highest of both axes, or x0,x1,y0,y1.", typed=str | None, panel="Grid"),
+        "lowest,highest of both axes, or x0,x1,y0,y1.", panel="Grid"),
     "margin": Option(None, check_margin, "how far the grid reaches beyond the path on each side, as a share of the "
         "path's range (0.2 by default). On planes without a path, as random ones are, it is a share of [-1, 1], and "
         "none by default.", typed=float | None, panel="Grid"),
     "share": Option(None, check_share_of_grid, 'which share of the points is measured, where several jobs measure one '
         'landscape in a file each: "2/4" is every fourth point from the second on; "array" takes number and count from '
         'the variables of a SLURM job array. ``landscape.functions.merge`` joins the files. Needs sampling="full".',
-        help="Which share of the points is measured, such as 2/4; array: SLURM's job array says it.", typed=str | None,
+        help="Which share of the points is measured, such as 2/4; array: SLURM's job array says it.",
         panel="Grid"),
     "overwrite": Option(False, check_bool, "whether a landscape file of another identity is replaced.", panel="Output"),
     "save_directions": Option(False, check_bool, "whether the plane (origin, directions, who is on it) is kept beside "
@@ -232,7 +221,7 @@ OPTIONS: Mapping[str, Option] = {
     "plan": Option(None, check_plan, "landscape file whose measurement plan is used again (batch size, threads, memory "
         "layout, compiling). A ``MeasurementPlan`` does too. With None, a file that is continued keeps its plan, and "
         "for a new one a plan is chosen by timing; then the last digits of a loss may differ from run to run.",
-        metavar="FILE", typed=str | None, panel="Workers"),
+        metavar="FILE", panel="Workers"),
     "sample_memory": Option("auto", check_sample_memory, 'how much memory of a machine the samples may take: "auto" '
         '(half of what is free), bytes, or text such as "8GB" or "25%" (of what is free). What takes more is read anew '
         "in each pass over the data set, in which many points are measured (PyTorch only).", typed=str,
@@ -250,7 +239,7 @@ OPTIONS: Mapping[str, Option] = {
     "directions": Option("random", ("random", "hessian", "ggn", "pca"), "directions of the result's landscape: "
         '"random", "hessian" (along eigenvectors of the loss\'s Hessian, the directions in which it bends most), "ggn" '
         '(those of the generalised Gauss-Newton matrix) or "pca" (the principal directions of the last interval, which '
-        'is the landscape that "train" draws anyway). Eigenvectors need PyTorch or JAX; they are kept beside the '
+        'is the landscape that "train" draws anyway). Eigenvectors (PyTorch, JAX, Keras) are kept beside the '
         "landscape file, and an interrupted survey goes on with them.", help="Directions of the result's landscape.",
         panel="Directions"),
     "which": Option(USUAL, check_which, 'which one or two eigenvectors: "top", "second", "third", "fourth", '
@@ -260,7 +249,7 @@ OPTIONS: Mapping[str, Option] = {
     "rise": Option(1.0, check_rise, "how much the loss rises along an eigenvector to the end of its axis, as far as it "
         "is a parabola, in units of the loss.", help="How much the loss rises along an eigenvector to the end of its "
         "axis, as a parabola.", panel="Directions"),
-    "name": Option(None, optional(check_stem), 'beginning of the file names, instead of "landscape".', typed=str | None,
+    "name": Option(None, optional(check_stem), 'beginning of the file names, instead of "landscape".',
         panel="Output"),
     "also": Option(None, check_also, "other runs and networks to draw on the planes of the intervals: a list of run "
         "directories, or a dict from names to them. A file of weights (.safetensors, .pt, ...) is a network, drawn as "

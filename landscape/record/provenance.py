@@ -24,7 +24,6 @@ FURTHER_RUNS = "further_run_directories"
 
 
 def measured_attributes(description: EvaluatorDescription) -> dict[str, Any]:
-    """Returns the attributes of every file on how it was measured, and when."""
     return {
         "network": description.space.network,
         "num_samples": description.num_samples,
@@ -61,7 +60,6 @@ def _way(run: AnyPath, folder: AnyPath) -> str:
 
 
 def data_set_json(item: DataSetDescription) -> dict[str, Any]:
-    """Returns which samples of a data set were measured."""
     return {"name": item.name, "num_samples": item.num_samples, "sha256": item.samples_sha256}
 
 

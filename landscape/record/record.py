@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import io
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from collectors.files.remote_path import RemotePath
+from collectors.files.places import AnyPath
 from collectors.shapes import UInt8
 
 from . import hdf5
@@ -19,10 +18,7 @@ from .attributes import check_attributes
 from .checks import PointStatus, check_array, check_status
 from .driver import FileFormat, Stored
 from .hdf5 import FileKind
-from .whole_file import path_of, read_whole
-
-if TYPE_CHECKING:
-    from collectors.files.places import AnyPath
+from .whole_file import GivenPath, path_of, read_whole
 
 # A row may have cost minutes.
 _FLUSH_SECONDS = 0.5
@@ -30,19 +26,10 @@ _FLUSH_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Column:
-    """An array of a record.
-
-    Attributes:
-        axes: the names of its axes; arrays that share an axis have the same length along it.
-        dtype: the type of its values; ``str`` for a tuple of texts.
-        place: where it lies in the file, such as "density/nodes".
-        optional: whether the file lacks it where all its values are NaN.
-    """
-
-    axes: tuple[str, ...]
-    dtype: type
-    place: str
-    optional: bool = False
+    axes: tuple[str, ...]  # their names; arrays that share an axis have the same length along it
+    dtype: type  # of its values; ``str`` for a tuple of texts
+    place: str  # where it lies in the file, such as "density/nodes"
+    optional: bool = False  # whether the file lacks it where all its values are NaN
 
     def empty(self, shape: tuple[int, ...]) -> Any:
         """Returns what an array of this shape holds before anything is measured."""
@@ -53,19 +40,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """What a kind of file holds.
-
-    Attributes:
-        kind: of the file.
-        columns: by name, in the order of the file.
-        coordinates: the columns that are the coordinates of the axis of their name; the file has them as its scales.
-        key: the columns that identify a row; their axis is the one along which records are joined.
-    """
+    """What a kind of file holds."""
 
     kind: FileKind
-    columns: Mapping[str, Column]
-    coordinates: tuple[str, ...]
-    key: tuple[str, ...]
+    columns: Mapping[str, Column]  # by name, in the order of the file
+    coordinates: tuple[str, ...]  # the columns that are those of the axis of their name; the file's scales
+    key: tuple[str, ...]  # the columns that identify a row; their axis is the one along which records are joined
 
     @property
     def rows(self) -> str:
@@ -83,16 +63,10 @@ class Record:
 
     A subclass names the kind of its file, its coordinates and its key, as ``Schema`` explains them, and declares its
     columns in the order of the file. One of them is ``status``, whose first axis is that of the rows.
-
-    Attributes:
-        errors: traceback by place, such as "number/3".
-        schema: what its file holds.
-        data_class: the subclass that declared the columns.
-        path: the file that it was read from, or None.
     """
 
-    schema: ClassVar[Schema]
-    data_class: ClassVar[type[Record]]
+    schema: ClassVar[Schema]  # what its file holds
+    data_class: ClassVar[type[Record]]  # the subclass that declared the columns
     status: UInt8[np.ndarray, ...]
 
     def __init_subclass__(
@@ -111,9 +85,9 @@ class Record:
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
         vars(self).update({name: columns[name] for name in self.schema.columns})
-        self.errors = dict(errors or {})
+        self.errors = dict(errors or {})  # tracebacks by place, such as "number/3"
         self.attributes = dict(attributes or {})
-        self.path: AnyPath | None = None
+        self.path: AnyPath | None = None  # the file that it was read from
 
     @classmethod
     def empty(
@@ -237,7 +211,6 @@ R = TypeVar("R", bound=Record)
 
 
 def record_format(kind: type[R]) -> FileFormat[R]:
-    """Returns how records of a kind are read and written."""
     return FileFormat(kind.schema.kind, functools.partial(read_record, kind), record_bytes, _FLUSH_SECONDS)
 
 
@@ -257,7 +230,7 @@ def record_bytes(record: Record) -> bytes:
             if folder not in groups:
                 groups[folder] = hdf5.put_group(file, folder)
             if column.dtype is str:
-                values = hdf5.as_texts(list(map(hdf5.as_text, values)))
+                values = hdf5.as_texts(values)
             dataset = hdf5.put(groups[folder], leaf, values)
             if name in schema.coordinates:
                 dataset.make_scale(name)
@@ -269,8 +242,7 @@ def record_bytes(record: Record) -> bytes:
     return buffer.getvalue()
 
 
-def read_record(kind: type[R], path: str | os.PathLike[str] | RemotePath) -> R:
-    """Reads the file of a record into memory and closes it; nothing on the disk changes."""
+def read_record(kind: type[R], path: GivenPath) -> R:
     place = path_of(path)
     record = read_whole(place, kind.schema.kind, functools.partial(_read, kind))
     record.path = place

@@ -26,27 +26,16 @@ _DURATION_EXPECTED = 'a number of seconds above 0, or text such as "90s", "30min
 
 @dataclass
 class Run:
-    """How something is measured; no value depends on it.
+    """How something is measured; no value depends on it."""
 
-    Attributes:
-        budget: seconds that the whole call may take, or None.
-        began: when it began, as ``time.perf_counter`` says.
-        overwrite: whether a file of another identity is replaced.
-        progress: whether a bar is shown.
-        rehearsal: whether only a forecast is wanted.
-        of_job: whether the budget is what a batch job leaves, and not the user's.
-        share: seconds of the budget that one of several measurements may take; None means all.
-        stopped: whether the time was up before all was measured.
-    """
-
-    budget: float | None = None
-    began: float = 0.0
-    overwrite: bool = False
-    progress: bool = True
-    rehearsal: bool = False
-    of_job: bool = False
-    share: float | None = None
-    stopped: bool = field(default=False, init=False)
+    budget: float | None = None  # seconds that the whole call may take
+    began: float = 0.0  # when it began, as ``time.perf_counter`` says
+    overwrite: bool = False  # whether a file of another identity is replaced
+    progress: bool = True  # whether a bar is shown
+    rehearsal: bool = False  # whether only a forecast is wanted
+    of_job: bool = False  # whether the budget is what a batch job leaves, and not the user's
+    share: float | None = None  # seconds of the budget that one of several measurements may take; None means all
+    stopped: bool = field(default=False, init=False)  # whether the time was up before all was measured
 
     @property
     def limit(self) -> float | None:
@@ -55,7 +44,6 @@ class Run:
 
     @property
     def spent(self) -> float:
-        """How many seconds ago it began."""
         return time.perf_counter() - self.began
 
     @property
@@ -64,7 +52,6 @@ class Run:
 
     @property
     def left(self) -> float | None:
-        """How many seconds are left, or None."""
         return None if self.limit is None else max(self.limit - self.spent, 1e-9)
 
     def part(self, count: int) -> Run:
@@ -135,7 +122,6 @@ def duration_seconds(name: str, value: object) -> float:
 
 
 def duration_text(seconds: float) -> str:
-    """Returns a duration in the unit that people would use."""
     if seconds < 1:
         return f"{1000 * seconds:.3g} ms"
     for unit in ("s", "min"):

@@ -17,7 +17,7 @@ from collectors.files.file_kinds import ENOUGH_BYTES, other_kind
 from collectors.files.local_files import writing
 from collectors.files.places import AnyPath, check_directory, is_url, lost_slashes_hint
 from collectors.files.remote_path import RemotePath
-from collectors.validation import wrong_type
+from collectors.validation import check_instance
 
 from .. import errors
 from ..replacing import first_bytes, not_replaced
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 T = TypeVar("T")
+GivenPath: TypeAlias = str | os.PathLike[str] | RemotePath
 # Large arrays are parts of their own, so that they need not be copied.
 Image: TypeAlias = "bytes | Sequence[Buffer]"
 
@@ -64,11 +65,10 @@ def explained(path: str | os.PathLike[str], kind: FileKind) -> Iterator[None]:
 
 
 def parts_of(image: Image) -> Sequence[Buffer]:
-    """Returns a file's bytes as parts that follow each other."""
     return [image] if isinstance(image, bytes) else image
 
 
-def read_whole(path: str | os.PathLike[str] | RemotePath, kind: FileKind, read: Callable[[Any, int], T]) -> T:
+def read_whole(path: GivenPath, kind: FileKind, read: Callable[[Any, int], T]) -> T:
     """Returns what ``read``, which may raise anything for wrong contents, makes of the HDF5 file and its size."""
     import h5py
 
@@ -95,11 +95,10 @@ def check_replaceable(path: AnyPath, kind: FileKind) -> None:
 
 
 def holds_ours(path: AnyPath) -> bool:
-    """Returns whether a file is a whole HDF5 file of ours, of any kind."""
     return first_bytes(path, len(_SIGNATURE)) == _SIGNATURE and _format_of(path) in _KINDS
 
 
-def kind_of(path: str | os.PathLike[str] | RemotePath) -> FileKind:
+def kind_of(path: GivenPath) -> FileKind:
     """Returns of which of our kinds a file is; that of a landscape where it does not say, so that reading it does."""
     return _KINDS.get(_format_of(_source(path_of(path), LANDSCAPE)), LANDSCAPE)
 
@@ -113,7 +112,7 @@ def _format_of(source: AnyPath | bytes, damaged: str = "") -> Any:
         return damaged
 
 
-def read_file_attributes(path: str | os.PathLike[str] | RemotePath) -> dict[str, Any]:
+def read_file_attributes(path: GivenPath) -> dict[str, Any]:
     """Returns the attributes of a file of any of our kinds; the errors are those of ``read_whole``."""
     place = path_of(path)
     return read_whole(place, kind_of(place), _attributes)
@@ -127,22 +126,14 @@ def _attributes(file: Any, _size: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Header:
-    """What a file of ours says of itself; its measured values are not read, and may be damaged.
-
-    Attributes:
-        complete: whether nothing is left to measure.
-        shape: of its tasks: rows and columns of a grid, or how many sets of weights.
-        counts: how many of them have each status.
-        numbers: of a run's checkpoints whose curvature it holds; empty for other files.
-        attributes: as the file has them.
-    """
+    """What a file of ours says of itself; its measured values are not read, and may be damaged."""
 
     kind: FileKind
-    complete: bool
-    shape: tuple[int, ...]
-    counts: Mapping[PointStatus, int]
-    numbers: Sequence[int]
-    attributes: Mapping[str, Any]
+    complete: bool  # whether nothing is left to measure
+    shape: tuple[int, ...]  # of its tasks: rows and columns of a grid, or how many sets of weights
+    counts: Mapping[PointStatus, int]  # how many of them have each status
+    numbers: Sequence[int]  # of a run's checkpoints whose curvature it holds; empty for other files
+    attributes: Mapping[str, Any]  # as the file has them
 
 
 def read_header(path: AnyPath) -> Header | None:
@@ -164,13 +155,11 @@ def read_header(path: AnyPath) -> Header | None:
             return Header(kind, bool(hdf5.read_attribute(file, "complete")), status.shape, counts, numbers, attributes)
 
 
-def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
+def path_of(path: GivenPath) -> AnyPath:
     """Returns where a file lies, on this machine or behind a URL."""
     if isinstance(path, RemotePath) or is_url(path):
         return check_directory("path", path)
-    if not isinstance(path, str | os.PathLike):
-        raise wrong_type("path", "a path (str or os.PathLike)", path)
-    return Path(path)
+    return Path(check_instance("path", path, str | os.PathLike, "a path (str or os.PathLike)"))
 
 
 @contextmanager

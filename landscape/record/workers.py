@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any
 
 from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath
@@ -26,34 +26,22 @@ _MEASURED = tuple(field.name for field in fields(MeasurementOptions))
 _PLACED = ("device_ids", "devices_per_worker", "workers_per_device", "address", "sample_memory", "compile")
 
 
-class Planned(Protocol):
-    """What is continued with the plan that it was measured with."""
-
-    @property
-    def plan(self) -> MeasurementPlan | None:
-        """The plan, or None."""
-
-
 def open_workers(
-    callback_fn: Callable[[], Any], chosen: Mapping[str, Any], *, stored: Iterable[Planned] = (), **how: Any
+    callback_fn: Callable[[], Any], chosen: Mapping[str, Any], *, continued: MeasurementPlan | None = None, **how: Any
 ) -> Pool:
-    """Opens a pool for a call's options; its plan is the option ``plan``, else the first one of what is continued.
+    """Opens a pool for a call's options; its plan is the option ``plan``, else that of what is continued.
 
     ``how`` has the points, seconds and whether it is a rehearsal, as ``open_pool`` takes them.
     """
     how |= {name: OPTIONS[name].checked(name, chosen[name]) for name in _PLACED if name in chosen}
     options = measurement_options(chosen)
-    return open_pool(callback_fn, options, plan=given_plan(chosen) or _continued(stored), **how)
+    return open_pool(callback_fn, options, plan=given_plan(chosen) or continued, **how)
 
 
 class Workers(contextlib.ExitStack):
     """The workers of a call whose planes need the network's description: opened when they are first needed.
 
-    Args:
-        callback_fn: of the user.
-        chosen: the options of the call.
-        run: says how long the call may take yet.
-        how: of ``open_workers``.
+    ``how`` is that of ``open_workers``; the run says how long the call may take yet.
     """
 
     def __init__(self, callback_fn: Callable[[], Any], chosen: Mapping[str, Any], run: Run, **how: Any) -> None:
@@ -61,7 +49,6 @@ class Workers(contextlib.ExitStack):
         self._callback_fn, self._run, self._how = callback_fn, run, how
         # What is wrong with a plan shows before planes are computed.
         self._chosen = {**chosen, "plan": given_plan(chosen)}
-        _continued(how.get("stored", ()))
         self._space: WeightSpace | None = None
         self.differ = False
         """Whether the workers have another network than the one that was described before them."""
@@ -116,10 +103,6 @@ def given_plan(chosen: Mapping[str, Any]) -> MeasurementPlan | None:
             f'precision="{plan.precision}", or another plan.'
         )
     return plan
-
-
-def _continued(stored: Iterable[Planned]) -> MeasurementPlan | None:
-    return next((plan for item in stored if (plan := item.plan) is not None), None)
 
 
 def continued_plan(stored: Mapping[str, Any], path: AnyPath) -> MeasurementPlan:

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from collectors.files.background import LAST_PAUSES_SECONDS, NewestState, retry
+from collectors.files.background import LAST_PAUSES_SECONDS, WritingThread, retry
 from collectors.files.local_files import unsent_folder
 from collectors.files.places import AnyPath, check_can_be_directory, check_can_be_file, check_directory
 from collectors.files.remote_path import RemotePath
@@ -21,7 +21,7 @@ from ..errors import LandscapeWriteError
 from ..replacing import already_there, check_no_input
 from .hdf5 import FileKind
 from .lock import lock_landscape
-from .whole_file import Image, check_replaceable, parts_of, write_image
+from .whole_file import Image, check_replaceable, explained, parts_of, write_image
 
 D = TypeVar("D")
 D_contra = TypeVar("D_contra", contravariant=True)
@@ -67,7 +67,7 @@ class FileWriter(Generic[D]):
         self._unfinished = unfinished(path) if unfinished is not None and isinstance(path, Path) else None
         self._data, self._encode, self._kind = data, encode, kind
         self._lock = threading.Lock()
-        self._flushes = NewestState("landscape-writer", self._write, flush_seconds)
+        self._flushes = WritingThread("landscape-writer", save=self._write, interval=flush_seconds)
 
     def update(self, change: Callable[[], T]) -> T:
         """Changes the data while no write is under way, and returns what ``change`` does."""
@@ -102,15 +102,16 @@ class FileWriter(Generic[D]):
             part = None if last or unfinished is None else unfinished.image(self._data)
             image = self._encode(self._data) if part is None else part
         # The measurement must not wait for a slow disk or server.
-        if not isinstance(self._place, RemoteStore):
-            if unfinished is not None and part is not None:
-                unfinished.write()
-            write_image(self._place, image, self._kind)
-            if unfinished is not None and part is None:
-                unfinished.remove()
-        else:
+        if isinstance(self._place, RemoteStore):
             write = self._place.write_last if last else self._place.write
             write(b"".join(parts_of(image)))
+            return
+        if unfinished is not None and part is not None:
+            with explained(self._place, self._kind):
+                unfinished.write()
+        write_image(self._place, image, self._kind)
+        if unfinished is not None and part is None:
+            unfinished.remove()
 
 
 class RemoteStore:
@@ -249,7 +250,6 @@ def noting_files() -> Iterator[dict[str, None]]:
 
 
 def note_file(path: AnyPath) -> None:
-    """Notes that a file now holds what has been measured so far."""
     found = _files.get()
     if found is not None:
         found[str(path)] = None

@@ -121,8 +121,7 @@ class Scene:
     @cached_property
     def _corners(self) -> Float64[np.ndarray, "5 3"]:
         """The corners of the floor, the first one once more at the end."""
-        x, y = (axis[[0, -1]] for axis in self.space.plane)
-        places = np.column_stack([*self.space.frame.place(x[[0, 1, 1, 0, 0]], y[[0, 0, 1, 1, 0]]), np.zeros(5)])
+        places = np.column_stack([self.space.frame.outline(*self.space.plane).vertices, np.zeros(5)])
         return np.asarray(self.space.from_frame(places) * (1, 1, 0) + (0, 0, floor_height(self.space)))
 
     def _add_surface(self, plotter: Any, surface: Surface, eye: NDArray[Any]) -> None:

@@ -51,6 +51,7 @@ class Surface:
         corners = corners[:, [0, 1, 2, 0, 2, 3]].reshape(-1, 3)
         # Of the scale, shape (my, mx), NaN in open cells; places, in the scene's units, are filled from beside there.
         self.heights = np.where(np.isin(number, corners), filled, np.nan)
+        self.relief = Relief(x, y, self.heights, space.frame.matrix)  # which a path follows
         self.places = space.from_frame(np.stack([*space.frame.mesh(x, y), filled], axis=-1))
         # About how far neighbours are apart on the plane, in the scene's units.
         self.step = float(np.linalg.norm((self.places[1, 1] - self.places[0, 0])[:2])) / math.sqrt(2)
@@ -65,11 +66,6 @@ class Surface:
         if not space.scale.flat:
             levels = list(space.scale.forward(space.scale.levels))
             self.lines = self.mesh.contour(levels, scalars="height").strip()
-
-    @property
-    def relief(self) -> Relief:
-        """The surface in the frame's coordinates and the scale's heights, which a path follows."""
-        return Relief(*self.axes, self.heights, self.space.frame.matrix)
 
     def shade_beside(self, lines: Sequence[PathLine]) -> None:
         """Takes light from the surface beside the tubes that lie on it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,8 @@ from collectors.shapes import Bool, Float64, UInt8
 
 from ..record.attributes import SamplingReport
 from ..record.checks import PointStatus
-from .grid_levels import GridLevels
-from .interpolation import linear, nearest
-from .refinement import Prediction, predict
+from .grid_levels import SMOOTHNESS_TESTS, GridLevels
+from .refinement import Prediction, linear, nearest, predict
 from .sampling import full_grid
 from .tolerance import HeldOutCheck, LossScale, largest_gap, largest_share
 
@@ -28,12 +27,13 @@ _REST_SHARE = 0.75
 _CAUTION = 1.5
 _CAUTION_WHEN_FINE = 3.0
 _COARSE_TOLERANCE = 0.01
+# On a surface that passes for smooth no error is larger than this times the largest one of its tests.
+_OVER_TESTS = 2.0
+_OVER_TESTS_WHEN_RELATIVE = 4.0
 
 
 @dataclass(frozen=True)
 class Interpolated:
-    """A landscape without gaps."""
-
     metrics: dict[str, Float64[np.ndarray, "*grid"]]  # by name; measured values as they were
     status: UInt8[np.ndarray, "*grid"]  # ``PointStatus`` of each point; what was pending is interpolated
     loss_error: Float64[np.ndarray, "*grid"]  # estimated: 0 where measured, NaN where the loss is not finite
@@ -43,6 +43,7 @@ class Interpolated:
 class AdaptiveSampling:
     """Chooses points in rounds: coarse first, then where the prediction is worst, then a random check.
 
+    Where a very coarse grid predicts random points of the first grid, the surface is smooth, and the check is next.
     A round depends on nothing but the values that the rounds before it asked for. So the points are the same whatever
     the number of workers and the order of results, and a new object that is given the file's arrays goes on where
     the old one stopped. The tolerance, of interpolated losses, is a share of their range, or ``relative`` to each loss.
@@ -51,10 +52,6 @@ class AdaptiveSampling:
     def __init__(
         self, shape: tuple[int, ...], tolerance: float = 0.01, *, relative: bool = False, seed: int = 0
     ) -> None:
-        if len(shape) not in {1, 2} or min(shape) < 1:
-            raise ValueError(f"shape must be (ny, nx) or (nx,) with at least one point, but got {shape}.")
-        if not 0 < tolerance < 1:
-            raise ValueError(f"tolerance must be a share between 0 and 1, such as 0.01, but got {tolerance}.")
         self.shape = shape
         self.tolerance = tolerance
         self.relative = relative
@@ -62,8 +59,13 @@ class AdaptiveSampling:
         self._levels = GridLevels.of(shape)
         self._asked: Bool[np.ndarray, "ny nx"] = np.zeros(self._levels.shape, bool)
         self._first = self._levels.is_first
-        self._rounds = self._failed_checks = 0
-        self._probed = self._done = False
+        self._start = self._levels.start
+        self._tests = np.zeros_like(self._asked)
+        if self._start.any():
+            others = np.flatnonzero(self._first & ~self._start)
+            self._tests.flat[np.random.default_rng([seed, 0, 1]).choice(others, SMOOTHNESS_TESTS, replace=False)] = True
+        self._rounds = self._checks = self._failed_checks = 0
+        self._smooth = self._probed = self._done = False
         self._check: HeldOutCheck | None = None
 
     def next_points(self, loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]) -> list[int]:
@@ -95,12 +97,9 @@ class AdaptiveSampling:
         else:
             prediction = self._predict(loss, known, scale) if check is None else check.corrected(loss)
         gaps = ~settled & np.isfinite(prediction.error)
-        filled = {
-            name: np.where(gaps, linear_metric(self._grid(values), known, self._levels), self._grid(values))
-            for name, values in metrics.items()
-            if name != "loss"
-        }
-        whole = np.where(gaps, predicted_loss(prediction, scale, loss), loss)
+        others = {name: self._grid(values) for name, values in metrics.items() if name != "loss"}
+        filled = {name: np.where(gaps, linear_metric(grid, known, self._levels), grid) for name, grid in others.items()}
+        whole = filled["loss"] = np.where(gaps, predicted_loss(prediction, scale, loss), loss)
         finite = np.isfinite(whole) & (settled | gaps)
         error = scale.loss_error(np.where(gaps, prediction.error, 0.0), np.where(finite, whole, 0.0))
         new_status = np.where(gaps, np.uint8(PointStatus.INTERPOLATED), self._grid(status))
@@ -115,7 +114,7 @@ class AdaptiveSampling:
             interpolated=int(gaps.sum()),
             rounds=self._rounds,
             estimated_error=estimated,
-            checks=self._failed_checks + (check is not None),
+            checks=self._checks,
             held_out=len(errors),
             held_out_error=largest,
             held_out_rms=float(np.sqrt((errors**2).mean())) if len(errors) else math.nan,
@@ -124,7 +123,7 @@ class AdaptiveSampling:
             reached=bool(settled.all()) or (not waiting and max(estimated, largest) <= self.tolerance),
         )
         return Interpolated(
-            {name: {"loss": whole, **filled}[name].reshape(self.shape) for name in metrics},
+            {name: filled[name].reshape(self.shape) for name in metrics},
             new_status.astype(np.uint8).reshape(self.shape),
             np.where(finite, error, np.nan).reshape(self.shape),
             report,
@@ -139,11 +138,19 @@ class AdaptiveSampling:
     def _advance(self, loss: Float64[np.ndarray, "ny nx"]) -> None:
         """Adds the next round's points, all points asked for so far being measured."""
         if not self._rounds:
-            self._ask(self._first)
+            self._ask(self._start | self._tests if self._tests.any() else self._first)
+            return
+        if self._rounds == 1 and self._tests.any():
+            self._test_smoothness(loss)
             return
         failed = np.zeros_like(self._asked) if self._check is None else self._check.failed(loss)
         if self._check is not None and not failed.any():
             self._done = True
+            return
+        if self._smooth:
+            # Nothing was estimated from the first grid, so no estimate was too small.
+            self._smooth, self._check = False, None
+            self._ask(self._first & ~self._asked)
             return
         self._failed_checks += self._check is not None
         self._check = None
@@ -160,11 +167,26 @@ class AdaptiveSampling:
             wanted |= self._probes(prediction, wanted)
             self._probed = quiet
         if not wanted.any() and not self._asked.all():
-            # Numbered, so that each check draws afresh and a resumed run draws the same.
-            generator = np.random.default_rng([self.seed, self._failed_checks])
-            self._check = HeldOutCheck.drawn(prediction, scale, generator)
-            wanted = self._check.points
+            wanted = self._held_out(prediction, scale)
         self._ask(wanted)
+
+    def _test_smoothness(self, loss: Float64[np.ndarray, "ny nx"]) -> None:
+        """Adds the points of a check where the very coarse grid predicts the tests, else those of the first grid."""
+        scale = self._scale(loss, self._asked)
+        test = HeldOutCheck(self._tests, self._predict(loss, self._start, scale), scale)
+        estimate = (_OVER_TESTS_WHEN_RELATIVE if self.relative else _OVER_TESTS) * float(test.errors(loss).max())
+        self._smooth = estimate <= scale.tolerance and not test.prediction.holes.any()
+        if self._smooth:
+            prediction = self._predict(loss, self._asked, scale)
+            self._ask(self._held_out(replace(prediction, error=np.where(self._asked, 0.0, estimate)), scale))
+        else:
+            self._ask(self._first & ~self._asked)
+
+    def _held_out(self, prediction: Prediction, scale: LossScale) -> Bool[np.ndarray, "ny nx"]:
+        # Numbered, so that each check draws afresh and a resumed run draws the same.
+        self._check = HeldOutCheck.drawn(prediction, scale, np.random.default_rng([self.seed, self._checks]))
+        self._checks += 1
+        return self._check.points
 
     def _ask(self, wanted: Bool[np.ndarray, "ny nx"]) -> None:
         self._done = not wanted.any()
@@ -213,7 +235,10 @@ def predicted_loss(
     finite = measured[prediction.known & np.isfinite(measured)]
     if len(finite) and finite.min() > 0:
         # A spline may dip below zero beside a steep wall, where a positive loss cannot be and a log plot breaks.
-        loss = np.maximum(loss, 0.5 * finite.min())
+        lowest = 0.5 * finite.min()
+        loss = np.where(
+            loss > 0, np.maximum(loss, np.minimum(lowest, loss + scale.loss_error(prediction.error, loss))), lowest
+        )
     if not prediction.holes.any():
         return loss
     return np.where(prediction.holes, nearest(measured, prediction.known & ~np.isfinite(measured)), loss)

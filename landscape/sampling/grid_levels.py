@@ -10,7 +10,8 @@ import numpy as np
 from collectors.shapes import Bool, Int64
 
 # A first grid of 13 x 13 shows the shape of every trained network's surface that was tried, and leaves most of the
-# points to where they are needed.
+# points to where they are needed. Of a smooth surface the next coarser grid suffices; so many others test that.
+SMOOTHNESS_TESTS = 24
 _FIRST_INTERVALS = 12
 _FIRST_INTERVALS_OF_A_LINE = 32
 _COARSER_LEVELS = 2
@@ -29,12 +30,11 @@ class Step:
 
 @dataclass(frozen=True)
 class GridLevels:
-    """The nested grids of one shape."""
-
     shape: tuple[int, int]  # (rows, columns); a line has one row
     first: tuple[Int64[np.ndarray, " _"], ...]  # rows and columns of the grid that is measured first
     grids: list[tuple[Int64[np.ndarray, " _"], ...]]  # the same of all grids, from the coarsest one to all points
     steps: tuple[Step, ...]  # between these grids; before ``first`` they only tell how errors shrink
+    coarser: int  # how many of the grids are coarser than ``first``
 
     @classmethod
     def of(cls, grid: tuple[int, ...]) -> GridLevels:
@@ -51,14 +51,23 @@ class GridLevels:
             axis = [*before, nodes, *after]
             levels.append([axis[0]] * (down - len(before)) + axis + [axis[-1]] * (up - len(after)))
         grids = list(zip(*levels, strict=True))
-        return cls(shape, first, grids, tuple(_step(coarse, fine) for coarse, fine in pairwise(grids)))
+        return cls(shape, first, grids, tuple(_step(coarse, fine) for coarse, fine in pairwise(grids)), down)
 
     @property
     def is_first(self) -> Bool[np.ndarray, "ny nx"]:
         """Which points are on the grid that is measured first."""
-        is_first = np.zeros(self.shape, bool)
-        is_first[np.ix_(*self.first)] = True
-        return is_first
+        return self._points(self.first)
+
+    @property
+    def start(self) -> Bool[np.ndarray, "ny nx"]:
+        """Which points predict a smooth surface; none where the first grid has too few others to test that."""
+        start = self._points(self.grids[max(self.coarser - 1, 0)])
+        return start & ((self.is_first & ~start).sum() >= 2 * SMOOTHNESS_TESTS)
+
+    def _points(self, grid: tuple[Int64[np.ndarray, " _"], ...]) -> Bool[np.ndarray, "ny nx"]:
+        points = np.zeros(self.shape, bool)
+        points[np.ix_(*grid)] = True
+        return points
 
     def around(self, row: int, column: int) -> Bool[np.ndarray, "ny nx"]:
         """Returns the points of every grid in the cells around a point, denser towards it."""
@@ -66,9 +75,8 @@ class GridLevels:
         for step in self.steps:
             spans = []
             for coarse, fine, index in zip(step.coarse, step.fine, (row, column), strict=True):
-                last = len(coarse) - 1
                 low = coarse[max(int(np.searchsorted(coarse, index)) - 1, 0)]
-                high = coarse[min(int(np.searchsorted(coarse, index, side="right")), last)]
+                high = coarse[min(int(np.searchsorted(coarse, index, side="right")), len(coarse) - 1)]
                 spans.append(fine[(fine >= low) & (fine <= high)])
             near[np.ix_(*spans)] = True
         return near

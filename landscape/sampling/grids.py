@@ -58,14 +58,9 @@ def wider_axis(axis: Float64[np.ndarray, " n"], low: float, high: float) -> Floa
     missing = (float(axis[0]) - low, high - float(axis[-1]))
     # A cell that would be wider than needed by rounding alone is not added.
     before, after = (max(0, math.ceil(length / step - _CLOSENESS)) for length, step in zip(missing, steps, strict=True))
-    wider = np.concatenate(
-        [
-            axis[0] - steps[0] * np.arange(before, 0, -1, dtype=np.float64),
-            axis,
-            axis[-1] + steps[1] * np.arange(1, after + 1, dtype=np.float64),
-        ]
-    )
-    return _like(axis, wider)
+    low_cells = axis[0] - steps[0] * np.arange(before, 0, -1, dtype=np.float64)
+    high_cells = axis[-1] + steps[1] * np.arange(1, after + 1, dtype=np.float64)
+    return _like(axis, np.concatenate([low_cells, axis, high_cells]))
 
 
 def _like(axis: Float64[np.ndarray, " n"], wanted: Float64[np.ndarray, " m"]) -> Float64[np.ndarray, " m"]:

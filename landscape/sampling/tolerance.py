@@ -12,22 +12,14 @@ from collectors.shapes import Bool, Float64
 from .refinement import Prediction
 
 HELD_OUT_SHARE = 0.02
-
-
 # The largest error of a sample is smaller than that of all: held-out points must keep this share of the tolerance.
 _ALLOWED = 0.75
-
-
 # A correction reaches so far, as a share of the largest gap, and is smaller where few held-out points are near. Both
 # were chosen on the surfaces of test_calibration.py.
 _REACH = 0.2
 _DAMPING = 1.0
-
-
 # Below this, differences are rounding.
 _ROUNDING = 64 * float(np.finfo(np.float64).eps)
-
-
 _FLOOR_QUANTILE = 0.01
 
 
@@ -52,7 +44,6 @@ class LossScale:
         return cls(largest, False, max(tolerance * range_, _ROUNDING))
 
     def scaled(self, loss: Float64[np.ndarray, "*grid"]) -> Float64[np.ndarray, "*grid"]:
-        """Returns losses on this scale; NaN and infinities stay."""
         scaled: Float64[np.ndarray, "*grid"] = loss / self.unit
         return np.arcsinh(scaled) if self.relative else scaled
 

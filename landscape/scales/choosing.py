@@ -66,12 +66,20 @@ def choose_scale(
     lower, upper = _check_clip(clip)
     measured = values[np.isfinite(values)]
     if symmetric:
-        lower, upper = _check_symmetric(scale, lower, upper)
+        if scale == "log":
+            raise wrong_value("scale", "'auto', 'linear' or 'symlog' where values have both signs", scale)
+        largest = max((abs(end) for end in (lower, upper) if end is not None), default=None)
+        lower, upper = (None, None) if largest is None else (-largest, largest)
         values = np.stack([values, -values])
     finite = np.sort(values[np.isfinite(values)].ravel())
     if not len(finite):
         return Scale("linear", math.nan, math.nan, np.empty(0))
-    check_clip_holds((lower, upper), measured if reference is None else reference)
+    drawn = measured if reference is None else reference[np.isfinite(reference)]
+    first, last = (-math.inf if lower is None else lower), (math.inf if upper is None else upper)
+    # A picture may not lie wholly beyond its clip.
+    if len(drawn) and not ((drawn >= first) & (drawn <= last)).any():
+        ends = f"{number_text(float(drawn.min()))} to {number_text(float(drawn.max()))}"
+        raise wrong_value("clip", f"a range that holds some of the values, which go from {ends}", (lower, upper))
     finite = np.clip(finite, -EXTREME, EXTREME)
     share = is_share(metric, 0.0 if symmetric else float(finite[0]), float(finite[-1]))
     kind = scale if scale != "auto" else "linear" if share else _kind(finite)
@@ -176,19 +184,3 @@ def _check_clip(clip: Clip) -> tuple[float | None, float | None]:
         raise wrong_value("clip", "a pair whose first number is the smaller", clip)
     first, last = (None if end is None else float(np.clip(end, -EXTREME, EXTREME)) for end in ends)
     return first, last
-
-
-def check_clip_holds(clip: tuple[float | None, float | None], values: NDArray[Any]) -> None:
-    """Checks that a picture would not lie wholly beyond its clip."""
-    finite = values[np.isfinite(values)]
-    low, high = (-math.inf if clip[0] is None else clip[0]), (math.inf if clip[1] is None else clip[1])
-    if len(finite) and not ((finite >= low) & (finite <= high)).any():
-        ends = f"{number_text(float(finite.min()))} to {number_text(float(finite.max()))}"
-        raise wrong_value("clip", f"a range that holds some of the values, which go from {ends}", clip)
-
-
-def _check_symmetric(scale: str, lower: float | None, upper: float | None) -> tuple[float | None, float | None]:
-    if scale == "log":
-        raise wrong_value("scale", "'auto', 'linear' or 'symlog' where values have both signs", scale)
-    largest = max((abs(end) for end in (lower, upper) if end is not None), default=None)
-    return (None, None) if largest is None else (-largest, largest)

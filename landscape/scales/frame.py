@@ -11,13 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from collectors.validation import check_choice
 
-from ..grid.data import PlaneGeometry
+from ..grid.data import LandscapeData, PlaneGeometry
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.path import Path
-
-    from ..grid.data import LandscapeData
 
 
 ASPECTS = ("equal", "fill")
@@ -71,12 +68,6 @@ class Frame:
 
         across, up = self.place(x[[0, -1, -1, 0, 0]], y[[0, 0, -1, -1, 0]])
         return Path(np.column_stack([across, up]), closed=True)
-
-    def shape(self, ax: Axes) -> None:
-        if self.geometry is not None:
-            ax.set_aspect("equal", adjustable="box")
-        else:
-            ax.set_box_aspect(1)
 
     @property
     def box(self) -> tuple[float, float, float]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..grid.data import LandscapeData
 from ..grid.differences import own_values
 from ..record.checks import PointStatus
 from .choosing import Clip, choose_scale, is_share
 from .levels import Levels, check_levels
 from .scale import Scale, beyond, place_levels, without_place
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
 
 
 def landscape_scale(

@@ -79,12 +79,20 @@ def decade_levels(low: float, high: float, count: int) -> NDArray[Any]:
     return levels
 
 
-def symmetric_decades(low: float, high: float, threshold: float, count: int) -> NDArray[Any]:
-    """Returns zero and round numbers on both sides of it, none smaller than the threshold."""
-    half = max(count // 2, 1)
-    above = decade_levels(threshold, high, half) if high > threshold else np.empty(0)
-    below = -decade_levels(threshold, -low, half) if -low > threshold else np.empty(0)
-    return np.unique(np.concatenate([below, [0.0], above]))
+def round_levels(low: float, high: float, spacing: str, threshold: float, count: int) -> NDArray[Any]:
+    """Returns about ``count`` round numbers, equally far apart where too few lie at equal ratios from low to high."""
+    chosen = np.empty(0)
+    if spacing == "symlog" or (spacing == "log" and low < 0 < high):
+        # Zero, and round numbers on both sides of it.
+        smallest, half = threshold if spacing == "symlog" else max(-low, high) * 1e-3, max(count // 2, 1)
+        above = decade_levels(smallest, high, half) if high > smallest else np.empty(0)
+        below = -decade_levels(smallest, -low, half) if -low > smallest else np.empty(0)
+        chosen = np.unique(np.concatenate([below, [0.0], above]))
+    elif spacing == "log":
+        if high <= 0:
+            raise wrong_value("levels", "'linear' or 'quantile' where no value is positive", spacing)
+        chosen = decade_levels(low if low > 0 else high * 1e-3, high, count)
+    return chosen if len(chosen) >= max(3, count // 3) else linear_levels(low, high, count)
 
 
 def quantile_levels(values: NDArray[Any], count: int) -> NDArray[Any]:

@@ -12,15 +12,7 @@ from numpy.typing import NDArray
 from collectors.shapes import Float64
 from collectors.validation import wrong_value
 
-from .levels import (
-    covering_ticks,
-    crowded,
-    decade_levels,
-    linear_levels,
-    number_text,
-    quantile_levels,
-    symmetric_decades,
-)
+from .levels import covering_ticks, crowded, number_text, quantile_levels, round_levels
 
 if TYPE_CHECKING:
     from matplotlib.colors import Normalize
@@ -94,9 +86,8 @@ class Scale:
     @property
     def extend(self) -> str:
         """Which ends of a colour bar stand for values beyond, in matplotlib's words."""
-        return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[
-            self.clipped_below or bool(self.no_place), self.clipped_above
-        ]
+        below = self.clipped_below or bool(self.no_place)
+        return ("neither", "min", "max", "both")[below + 2 * self.clipped_above]
 
     def drawn(self, values: NDArray[Any]) -> NDArray[Any]:
         """Returns the values for contours, unclipped; values that have no logarithm lie just below ``low``."""
@@ -134,9 +125,8 @@ class Scale:
             return np.asarray(10.0**heights)
         if self.kind == "symlog":
             size = np.abs(heights)
-            return np.asarray(
-                np.sign(heights) * self.threshold * np.where(size < 1, size, 10.0 ** (np.maximum(size, 1) - 1))
-            )
+            scaled = np.where(size < 1, size, 10.0 ** (np.maximum(size, 1) - 1))
+            return np.asarray(np.sign(heights) * self.threshold * scaled)
         return np.asarray(heights)
 
     def norm(self) -> Normalize:
@@ -185,20 +175,16 @@ class Scale:
     def label(self, metric: str) -> str:
         """Returns what to write beside the axis or the colour bar of these values."""
         words = {"log": ["log scale"], "symlog": ["log scale around 0"], "linear": []}[self.kind]
-        if self.clipped_below and self.clipped_above:
-            words.append(f"clipped to {self._end(self.low)} ... {self._end(self.high)}")
-        elif self.clipped_above:
-            words.append(f"clipped above {self._end(self.high)}")
-        elif self.clipped_below:
-            words.append(f"clipped below {self._end(self.low)}")
+        low, high = (number_text(end, np.unique([*self.levels, end])) for end in (self.low, self.high))
+        if self.clipped_below or self.clipped_above:
+            beyond_one = f"above {high}" if self.clipped_above else f"below {low}"
+            both = self.clipped_below and self.clipped_above
+            words.append(f"clipped to {low} ... {high}" if both else f"clipped {beyond_one}")
         if self.no_place:
-            words.append(f"{self.no_place} drawn as {self._end(self.low)}")
+            words.append(f"{self.no_place} drawn as {low}")
         if self.spacing == "quantile":
             words.append("levels at quantiles")
         return f"{metric} ({', '.join(words)})" if words else metric
-
-    def _end(self, value: float) -> str:
-        return number_text(value, np.unique([*self.levels, value]))
 
 
 def beyond(values: NDArray[Any], kind: str, low: float, high: float) -> dict[str, Any]:
@@ -223,6 +209,9 @@ def place_levels(scale: Scale, values: NDArray[Any], count: int, given: NDArray[
     def inside(chosen: NDArray[Any]) -> NDArray[Any]:
         return chosen[(chosen >= scale.low) & (chosen <= scale.high)]
 
+    def round_ones(spacing: str) -> NDArray[Any]:
+        return inside(round_levels(scale.low, scale.high, spacing, scale.threshold, count))
+
     if given is not None:
         if not len(inside(given)):
             expected = f"at least one value from {number_text(scale.low)} to {number_text(scale.high)}"
@@ -230,24 +219,11 @@ def place_levels(scale: Scale, values: NDArray[Any], count: int, given: NDArray[
         return replace(scale, levels=inside(given))
     spacing = scale.spacing
     if spacing == "auto":
-        found = inside(_round_levels(scale, scale.kind, count))
+        found = round_ones(scale.kind)
         spacing = "quantile" if crowded(scale.shown(values), found) else scale.kind
     if spacing == "quantile":
         finite = values[np.isfinite(values)]
         found = inside(quantile_levels(finite[(finite >= scale.low) & (finite <= scale.high)], count))
     else:
-        found = inside(_round_levels(scale, spacing, count))
+        found = round_ones(spacing)
     return replace(scale, levels=found if len(found) else np.array([scale.low]), spacing=spacing)
-
-
-def _round_levels(scale: Scale, spacing: str, count: int) -> NDArray[Any]:
-    chosen = np.empty(0)
-    if spacing == "symlog" or (spacing == "log" and scale.low < 0 < scale.high):
-        smallest = scale.threshold if spacing == "symlog" else max(-scale.low, scale.high) * 1e-3
-        chosen = symmetric_decades(scale.low, scale.high, smallest, count)
-    elif spacing == "log":
-        if scale.high <= 0:
-            raise wrong_value("levels", "'linear' or 'quantile' where no value is positive", spacing)
-        chosen = decade_levels(scale.low if scale.low > 0 else scale.high * 1e-3, scale.high, count)
-    few = len(chosen) < max(3, count // 3)
-    return linear_levels(scale.low, scale.high, count) if few else chosen

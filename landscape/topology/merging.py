@@ -78,15 +78,14 @@ def find_basins(values: NDArray[np.float64], error: NDArray[np.float64]) -> Basi
                     towards[basin] = lowest
             worst[lowest] = max(around[point], *(worst[basin] for basin in basins))
         towards[point] = lowest
-    rows = {point: row for row, point in enumerate(found)}
-    ends = [merges.get(point) for point in found]
-    return Basins(
-        minimum=_unpadded(np.array(found, np.int64), width),
-        saddle=_unpadded(np.array([-1 if end is None else end[0] for end in ends], np.int64), width),
-        lower=np.array([-1 if end is None else rows[end[1]] for end in ends], np.int64),
-        height=np.array([-1 if end is None else end[2] for end in ends], np.int64),
-        error=np.array([worst[point] if end is None else end[3] for point, end in zip(found, ends, strict=True)]),
-    )
+    rows = {-1: -1} | {point: row for row, point in enumerate(found)}
+    ends = [merges.get(point, (-1, -1, -1, worst[point])) for point in found]
+    points = np.array([found, [end[0] for end in ends]], np.int64)
+    # Indices into the grid without its border.
+    minimum, saddle = np.where(points < 0, -1, (points // width - 1) * (width - 2) + points % width - 1)
+    lower = np.array([rows[end[1]] for end in ends], np.int64)
+    heights = np.array([end[2] for end in ends], np.int64)
+    return Basins(minimum, saddle, lower, heights, np.array([end[3] for end in ends]))
 
 
 def merge(basins: Basins, counted: Bool[np.ndarray, " n"]) -> Merging:
@@ -112,9 +111,3 @@ def merge(basins: Basins, counted: Bool[np.ndarray, " n"]) -> Merging:
     return Merging(
         np.array(saddles, np.int64), np.array(joined, np.int64).reshape(-1, 2), np.array(tree, np.int64).reshape(-1, 2)
     )
-
-
-def _unpadded(points: Int64[np.ndarray, " n"], width: int) -> Int64[np.ndarray, " n"]:
-    """Returns indices into the flattened grid, of those into the one with a border; -1 stays."""
-    rows, columns = points // width - 1, points % width - 1
-    return np.where(points < 0, -1, rows * (width - 2) + columns)

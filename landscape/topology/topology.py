@@ -189,18 +189,9 @@ def find_topology(landscape: LandscapeData, metric: str = "loss", persistence: f
     pairs, counted = np.column_stack([births, deaths])[real], counts[real]
     for array in (pairs, counted, merging.tree):
         array.flags.writeable = False
-    return Topology(
-        metric=metric,
-        minima=minima,
-        saddles=saddles,
-        pairs=pairs,
-        counted=counted,
-        merge_tree=merging.tree,
-        persistence=least,
-        parts=int((basins.saddle < 0).sum()),
-        excluded={kind: int(where.sum()) for kind, where in missing_kinds(values, landscape.status).items()},
-        flat=level,
-    )
+    parts = int((basins.saddle < 0).sum())
+    excluded = {kind: int(where.sum()) for kind, where in missing_kinds(values, landscape.status).items()}
+    return Topology(metric, minima, saddles, pairs, counted, merging.tree, least, parts, excluded, level)
 
 
 def wanted_topology(landscape: LandscapeData, metric: str, wanted: object) -> Topology | None:

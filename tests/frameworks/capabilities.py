@@ -47,9 +47,6 @@ _NO_DERIVATIVES = "The adapter computes losses alone, no derivatives."
 _NO_STATISTICS = "Their usual networks have none (LayerNorm); a network that has some is as in PyTorch."
 _WHICH_ARE_STATISTICS = "Nothing says which of a network's buffers are statistics."
 _BUILT = "A network computes in the precision in which it was built."
-_GRADIENTS = (
-    "Fitting a curve needs gradients of the loss, which are written for PyTorch; the barrier on the line is measured."
-)
 _GRAPH = "What can be permuted is read off PyTorch's graph of a network."
 _ITS_LOSSES = "It needs a loss that is a function of outputs and targets alone; a compiled Keras loss has more parts."
 _COMPOSER = "Nothing reads Composer's own checkpoint files yet."
@@ -67,13 +64,17 @@ HOLES: dict[tuple[str, str], str] = {
     },
     ("recalibrated statistics", "transformers"): _NO_STATISTICS,
     ("curvature (Gauss-Newton)", "keras"): _ITS_LOSSES,
-    **{("lower precision", framework): _BUILT for framework in ("keras", "jax", "mindspore")},
-    **{("recalibrated statistics", framework): _WHICH_ARE_STATISTICS for framework in ("keras", "jax", "mindspore")},
-    **{("a curve between two networks", framework): _GRADIENTS for framework in ("keras", "jax", "mindspore")},
+    **{("lower precision", framework): _BUILT for framework in ("jax", "mindspore")},
+    **{("recalibrated statistics", framework): _WHICH_ARE_STATISTICS for framework in ("jax", "mindspore")},
     **{("alignment", framework): _GRAPH for framework in ("keras", "jax", "mindspore")},
     **{
         (capability, "mindspore"): _NO_DERIVATIVES
-        for capability in ("curvature (Hessian)", "curvature (Gauss-Newton)", "a plane along eigenvectors")
+        for capability in (
+            "curvature (Hessian)",
+            "curvature (Gauss-Newton)",
+            "a plane along eigenvectors",
+            "a curve between two networks",
+        )
     },
     (IMPORTS, "composer"): _COMPOSER,
 }

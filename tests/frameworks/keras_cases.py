@@ -163,6 +163,7 @@ EVALUATOR_CASES = [
         own_loss=lambda built: evaluate(built[0], *data()),
         freeze=freeze_first,
         freeze_all=freeze_all,
+        recalibrate="done",
         restored=look,
     ),
     EvaluatorCase(
@@ -171,6 +172,7 @@ EVALUATOR_CASES = [
         own_loss=lambda built: evaluate(built[0], *halves()),
         freeze=freeze_first,
         freeze_all=freeze_all,
+        recalibrate="nothing",
         restored=look,
     ),
 ]

@@ -145,5 +145,5 @@ def test_what_has_no_products(build, matrix, message):
 def test_low_precision_is_refused():
     model = keras.Sequential([keras.Input((6,)), layers.Dense(4, dtype="bfloat16")])
     model.compile("sgd", CrossEntropy(from_logits=True))
-    with pytest.raises(CurvatureError, match="weights are bfloat16, in which second derivatives are rounding"):
+    with pytest.raises(CurvatureError, match="weights are bfloat16, in which derivatives are rounding"):
         open_evaluator((model, model, data(), None)).products(ProductSettings())

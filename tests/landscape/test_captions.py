@@ -5,14 +5,13 @@ import re
 import numpy as np
 import pytest
 from data_sets import with_test_set
-from figure_cases import build, build_line
+from figure_cases import begun, build, build_adaptive, build_line
 from long_paths import build_path
 
 from landscape import Landscape, figures
 from landscape.captions import barriers_caption, difference_caption, multiples_captions, profile_caption, write_caption
 from landscape.figures import plot_difference
 from landscape.grid.checkpoints import NO_RUN, CheckpointsData
-from landscape.record.checks import PointStatus
 from landscape.roles import NETWORK
 
 
@@ -60,13 +59,7 @@ def test_the_samples_are_those_of_the_metrics_own_data_set_and_group():
 
 
 def test_of_adaptive_sampling_the_tolerance_is_said():
-    data = build()
-    data.status[::2] = PointStatus.INTERPOLATED
-    data.attributes["sampling"] = {
-        "mode": "adaptive", "finished": True, "tolerance": 0.02, "relative": False, "measured": 300,
-        "interpolated": 300, "estimated_error": 0.01, "held_out": 6, "held_out_error": 0.005, "held_out_rms": 0.002,
-        "share_beyond_95": 0.1, "largest_gap": 2, "checks": 1, "reached": True,
-    }  # fmt: skip
+    data = build_adaptive()
     assert "sampled adaptively within a tolerance of 2 %: 300 of 600 points measured, 300 interpolated" in text_of(data)
     data.attributes["num_samples"] = 64
     assert "Each measurement is on 64 samples." in text_of(data)
@@ -99,9 +92,7 @@ def test_the_alternative_text_says_range_place_and_way():
 def test_of_a_line_and_of_nothing_measured():
     line = Landscape(build_line([3.0, 1.0, 2.0]))
     assert "along one random direction (normalized by filter" in line.caption("profile").text
-    empty = build()
-    empty.metrics["loss"][:] = np.nan
-    empty.status[:] = PointStatus.PENDING
+    empty = begun(build(), 0)
     assert "600 are not measured yet" in text_of(empty)
     assert "no finite value" in write_caption(empty).alt
 

@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -145,8 +144,8 @@ def test_planes_are_computed_again_where_workers_have_another_network(events, ge
 
 def test_a_file_of_another_precision_is_no_wrong_plan(events):
     """Its identity says that it is another experiment; nobody gave the plan."""
-    continued = SimpleNamespace(plan=MeasurementPlan(8, 1, precision="bfloat16"))
-    with Workers(Paraboloid, {"device_ids": [0]}, Run(), stored=[continued]) as opened:
+    continued = MeasurementPlan(8, 1, precision="bfloat16")
+    with Workers(Paraboloid, {"device_ids": [0]}, Run(), continued=continued) as opened:
         assert opened.pool.description.space == Paraboloid().description.space
 
 

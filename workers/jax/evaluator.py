@@ -16,7 +16,8 @@ from collectors.networks.jax_arrays import take_apart
 from collectors.networks.weight_space import State, direction_dtype
 from collectors.shapes import Float64
 
-from ..curvature.products import ProductSettings, ShareProducts
+from ..curvature.products import ProductSettings
+from ..curves.curve import CurveTask, Fitting
 from ..evaluator import MeasurementSetup
 from ..measuring import checks
 from ..measuring.measured_set import MeasuredSet
@@ -128,14 +129,19 @@ class JaxEvaluator(NetworkEvaluator):
                 lambda item: self._values_of(state, self._placed_batches(item), item.totals, item)
             )
 
-    def products(self, settings: ProductSettings) -> ShareProducts:
+    def products(self, settings: ProductSettings) -> JaxProducts:
         """Returns what makes products of the main data set's loss."""
         return JaxProducts(self._network, self._main, self._placement, self.settings, settings)
+
+    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
+        """Goes on with fitting a curve on the main data set (``FitsCurves``)."""
+        return self._fit_with(lambda: self.products(ProductSettings()), task, begun, seconds)
 
     def close(self) -> None:
         """Frees the device's memory; the user's network was never touched."""
         self._plane = None
         self._placed.clear()
+        self._of_curves = None
 
     def _find_totals(
         self, loss: Any, metrics: Mapping[str, Any], batch: Batch

@@ -44,10 +44,10 @@ class Derivatives:
             return total(run(weights, rest, inputs), targets, size)
 
         def slope(weights: _Arrays, *batch: Any) -> Any:
-            return jax.grad(lambda place: numerator(place, *batch)[0])(weights)
+            return jax.value_and_grad(lambda place: numerator(place, *batch), has_aux=True)(weights)
 
         def hessian(along: _Arrays, weights: _Arrays, *batch: Any) -> Any:
-            return jax.jvp(lambda place: slope(place, *batch), (weights,), (along,))[1]
+            return jax.jvp(lambda place: slope(place, *batch)[1], (weights,), (along,))[1]
 
         def gauss_newton(along: _Arrays, weights: _Arrays, rest: Any, inputs: Any, targets: Any, size: Any) -> Any:
             def outputs_at(place: _Arrays) -> Any:
@@ -62,8 +62,9 @@ class Derivatives:
         self.loss = jax.jit(numerator)
         self._slope, self._product = jax.jit(slope), jax.jit({"hessian": hessian, "ggn": gauss_newton}[matrix])
 
-    def gradient(self, *batch: Any) -> list[Any]:
-        return self._on_host(self._slope(*batch))
+    def slope(self, *batch: Any) -> tuple[Any, Any, list[Any]]:
+        (value, weight), gradient = self._slope(*batch)
+        return value, weight, self._on_host(gradient)
 
     def product(self, along: _Arrays, *batch: Any) -> list[Any]:
         return self._on_host(self._product(along, *batch))
@@ -110,8 +111,8 @@ class JaxProducts(ArrayProducts):
     def loss_of(self, batch: Batch) -> Any:
         return jax.device_get(self._derivatives.loss(*self._arguments(batch)))
 
-    def gradient_of(self, batch: Batch) -> list[Any]:
-        return self._derivatives.gradient(*self._arguments(batch))
+    def slope_of(self, batch: Batch) -> tuple[Any, Any, list[Any]]:
+        return self._derivatives.slope(*self._arguments(batch))
 
     def product_of(self, batch: Batch, along: Mapping[str, Vector]) -> list[Any]:
         return self._derivatives.product(self._placement.place_arrays(along), *self._arguments(batch))

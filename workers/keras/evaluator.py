@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any
 
 import keras
@@ -10,9 +11,12 @@ import keras
 from collectors.networks.batches import call_network
 
 from ..curvature.products import ProductSettings, ShareProducts
+from ..curves.curve import CurveTask, Fitting
+from ..errors import CurveError
 from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator
-from ..measuring.checks import callback_errors
+from ..measuring.checks import callback_errors, check_recalibration
+from ..measuring.curve_fitting import BARRIER_INSTEAD
 from ..measuring.totals import Total, check_metrics
 from ..samples.batches import cut
 from ..samples.data_sets import read_sets
@@ -20,7 +24,7 @@ from ..users_code import warn_and_note
 from .loss import BatchLoss, SampleLoss, find_loss, rounding_notes
 from .metrics import make_metrics
 from .network import KerasNetwork
-from .products import KINDS
+from .products import KINDS, check_precise
 from .samples import read_keras_samples
 
 _PROBE = 4
@@ -39,18 +43,26 @@ class KerasEvaluator(ArrayEvaluator):
         setup: what is measured, and how; Keras says on which device.
     """
 
+    precisions = ("float32", "bfloat16")
+
     def __init__(self, model: Any, network: Any, dataset: Any, metrics: Any, setup: MeasurementSetup) -> None:
         further_metrics = check_metrics(metrics, "keras.metrics.Metric or function of y_true and y_pred")
         sets = read_sets(dataset, setup.options, setup.memory, read_keras_samples)
         loss, judge = find_loss(model)
-        arrays = KerasNetwork(network)
+        self._arrays = arrays = KerasNetwork(network, precision=setup.options.precision)
+        self._threads = setup.threads
+        statistics = None
         try:
             first = sets[0].samples.own_batches[0]
-            probe = cut(first, 0, min(first.size, _PROBE))
+            self._probe = probe = cut(first, 0, min(first.size, _PROBE))
             with arrays.settings(setup.threads), callback_errors():
                 prediction = call_network(arrays.forward, probe.inputs)
                 loss(prediction, probe.targets)  # builds Keras' compiled loss, which JAX could not while it compiles
                 totals = make_metrics(model, further_metrics, network, prediction, probe.targets)
+            if setup.options.buffers == "recalibrate":
+                batches = sets[0].samples.batches(setup.options.recalibration_batch_size)
+                warn_and_note(sets[0].notes, *check_recalibration(self._by_batch.normalizes_by_batch, batches))
+                statistics = self._by_batch.averaged_statistics
             warn_and_note(sets[0].notes, *rounding_notes(judge))
         except BaseException:
             arrays.close()
@@ -58,12 +70,27 @@ class KerasEvaluator(ArrayEvaluator):
         candidates: list[Total] = [BatchLoss(loss)]
         with contextlib.suppress(ValueError):
             candidates.append(SampleLoss(judge, network, with_penalties=isinstance(model, keras.Model)))
-        super().__init__(arrays, sets, candidates, totals, setup)
-        self._arrays = arrays
+        super().__init__(arrays, sets, candidates, totals, setup, statistics)
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss."""
-        return KINDS[self._arrays.back_end](self._arrays, self._main, self.settings, settings)
+        return KINDS[self._arrays.back_end](self._arrays.in_float32(), self._main, self.settings, settings)
+
+    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
+        """Goes on with fitting a curve on the main data set (``FitsCurves``)."""
+        check_precise(self.space, CurveError, BARRIER_INSTEAD)
+        network, before = self._by_batch, self._arrays.read()
+        try:
+            kind = KINDS[network.back_end]
+            make = functools.partial(kind, network.in_float32(), self._main, self.settings, ProductSettings())
+            return self._fit_with(make, task, begun, seconds, normalizes=network.normalizes_by_batch)
+        finally:
+            self._arrays.write(before)
+
+    @functools.cached_property
+    def _by_batch(self) -> KerasNetwork:
+        with self._arrays.settings(self._threads), callback_errors():
+            return self._arrays.normalized_by_batch(self._probe.inputs)
 
 
 EVALUATOR = KerasEvaluator

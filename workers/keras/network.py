@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
+import numpy as np
 from keras.src.backend import get_keras_mask, set_keras_mask
 from numpy.typing import NDArray
 
+from collectors.networks.batches import call_network
 from collectors.networks.keras_network import named_variables, to_array, torch_modules
 from collectors.networks.weight_space import State, WeightSpace
 
+from ..samples.batches import Batch
+from .normalization import batch_statistics, following_layers
+
 _BACK_ENDS = ("torch", "jax", "tensorflow")
 NARROW = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
+
+
+# Outputs, their masks, penalties and statistics, as a back end compiles them.
+_Computed: TypeAlias = tuple[Any, list[Any], list[Any], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -25,16 +34,27 @@ class Prediction:
     inputs: Any  # what the network was called on
     outputs: Any  # in at least float32; a mask that belongs to an array is attached to it, as Keras does
     penalties: list[Any]  # the losses of layers and regularizers
+    statistics: dict[str, Any]  # of the batch, by the names of the buffers that hold those of layers that follow it
 
 
 class KerasNetwork:
-    """A Keras network on the PyTorch, JAX or TensorFlow back end (``ArrayNetwork``)."""
+    """A Keras network on the PyTorch, JAX or TensorFlow back end (``ArrayNetwork``).
 
-    def __init__(self, network: Any) -> None:
+    Args:
+        network: the user's.
+        following: its normalization layers that compute with the statistics of each batch.
+        precision: "bfloat16" lets layers of float32 compute as under the policy "mixed_bfloat16".
+
+    Raises:
+        ValueError: the precision changes nothing.
+    """
+
+    def __init__(self, network: Any, following: Sequence[Any] = (), precision: str = "float32") -> None:
         self.back_end = check_back_end()
         entries = named_variables(network)
         self.space = WeightSpace("keras", type(network).__name__, tuple(info for info, _ in entries))
-        self._network = network
+        self._network, self._following, self._precision = network, following, precision
+        self._rounded = _layers_of_float32(network) if precision == "bfloat16" else []
         self._variables = {info.name: variable for info, variable in entries}
         self._options = {"training": False} if "training" in network.call_signature_parameters else {}
         self._modes: list[tuple[Any, bool]] = []
@@ -78,13 +98,46 @@ class KerasNetwork:
         given = _given(inputs, named_inputs)
         if self.back_end == "jax":
             trained = [variable.value for variable in self._network.trainable_variables]
-            outputs, masks, penalties = self._stateless(trained, self.others, given)
+            outputs, masks, penalties, statistics = self._stateless(trained, self.others, given)
         else:
             if self.back_end == "tensorflow":
                 given = keras.tree.map_structure(keras.ops.convert_to_tensor, given)
-            outputs, masks, penalties = self._call(given)
+            outputs, masks, penalties, statistics = self._call(given)
         attach_masks(outputs, masks)
-        return Prediction(given, outputs, penalties)
+        return Prediction(given, outputs, penalties, statistics)
+
+    @property
+    def normalizes_by_batch(self) -> bool:
+        """Whether layers compute with the statistics of each batch."""
+        return bool(self._following)
+
+    def normalized_by_batch(self, inputs: Any) -> KerasNetwork:
+        """Returns the same network, with the batch's statistics in those layers that have them while it trains.
+
+        Args:
+            inputs: of a few samples, on which it is tried.
+        """
+
+        def find(*given: Any, **named: Any) -> list[Any]:
+            return following_layers(self._network, _given(given, named))
+
+        before = self.read()  # such as the seeds of what draws
+        try:
+            return KerasNetwork(self._network, call_network(find, inputs), self._precision)
+        finally:
+            self.write(before)
+
+    def in_float32(self) -> KerasNetwork:
+        """Returns the network as it was built, for derivatives."""
+        return self if self._precision == "float32" else KerasNetwork(self._network, self._following)
+
+    def averaged_statistics(self, batches: Iterable[Batch]) -> dict[str, NDArray[Any]]:
+        """Returns the mean over batches of the statistics of each, which the network takes in."""
+        parts: dict[str, list[NDArray[Any]]] = {}
+        for batch in batches:
+            for name, statistic in call_network(self.forward, batch.inputs).statistics.items():
+                parts.setdefault(name, []).append(to_array(statistic))
+        return {name: np.asarray(np.mean(values, axis=0, dtype=np.float64)) for name, values in parts.items()}
 
     def trained(self, names: Sequence[str]) -> list[Any]:
         """Returns the back end's own variables."""
@@ -102,9 +155,9 @@ class KerasNetwork:
         given = _given(inputs, named_inputs)
         names = {id(variable): name for name, variable in self._variables.items()}
         trained = [weights.get(names[id(item)], item.value) for item in self._network.trainable_variables]
-        outputs, masks, penalties = self._stateless_forward(trained, others, given)
+        outputs, masks, penalties, statistics = self._stateless_forward(trained, others, given)
         attach_masks(outputs, masks)
-        return Prediction(given, outputs, penalties)
+        return Prediction(given, outputs, penalties, statistics)
 
     @contextlib.contextmanager
     def settings(self, threads: int) -> Any:
@@ -135,15 +188,21 @@ class KerasNetwork:
         for module, mode in self._modes:
             module.training = mode
 
-    def _call(self, inputs: Any) -> tuple[Any, list[Any], list[Any]]:
-        outputs = self._network(inputs, **self._options)
-        return _at_least_float32(outputs), masks_of(outputs), list(self._network.losses)
+    def _call(self, inputs: Any) -> _Computed:
+        with batch_statistics(self._following) as statistics, _in_bfloat16(self._rounded):
+            outputs = self._network(inputs, **self._options)
+        return self._computed(outputs, self._network.losses, statistics)
 
-    def _stateless_forward(self, trained: Any, others: Any, inputs: Any) -> tuple[Any, list[Any], list[Any]]:
-        outputs, _, penalties = self._network.stateless_call(
-            trained, others, inputs, return_losses=True, **self._options
-        )
-        return _at_least_float32(outputs), masks_of(outputs), list(penalties)
+    def _stateless_forward(self, trained: Any, others: Any, inputs: Any) -> _Computed:
+        with batch_statistics(self._following) as statistics, _in_bfloat16(self._rounded):
+            outputs, _, penalties = self._network.stateless_call(
+                trained, others, inputs, return_losses=True, **self._options
+            )
+        return self._computed(outputs, penalties, statistics)
+
+    def _computed(self, outputs: Any, penalties: Iterable[Any], statistics: Mapping[int, Any]) -> _Computed:
+        named = {name: statistics[id(item)] for name, item in self._variables.items() if id(item) in statistics}
+        return _at_least_float32(outputs), masks_of(outputs), list(penalties), named
 
 
 def check_back_end() -> str:
@@ -166,6 +225,28 @@ def compiled(function: Callable[..., Any], network: Any) -> Callable[..., Any]:
 
     result: Callable[..., Any] = jax.jit(function)
     return result
+
+
+def _layers_of_float32(network: Any) -> list[Any]:
+    layers = [layer for layer in network._flatten_layers(recursive=True) if layer.compute_dtype == "float32"]
+    if not layers:
+        raise ValueError(
+            'precision="bfloat16" changes nothing: no layer of the network computes in float32. Use '
+            'precision="float32", which leaves a network as it was built.'
+        )
+    return layers
+
+
+@contextlib.contextmanager
+def _in_bfloat16(layers: Sequence[Any]) -> Iterator[None]:
+    before = [vars(layer)["_dtype_policy"] for layer in layers]
+    try:
+        for layer in layers:
+            vars(layer)["_dtype_policy"] = keras.DTypePolicy("mixed_bfloat16")
+        yield
+    finally:
+        for layer, policy in zip(layers, before, strict=True):
+            vars(layer)["_dtype_policy"] = policy
 
 
 def _given(inputs: tuple[Any, ...], named_inputs: dict[str, Any]) -> Any:

@@ -7,9 +7,10 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from collectors.errors import LandscapeError
 from collectors.networks.batches import call_network
 from collectors.networks.keras_network import to_array
-from collectors.networks.weight_space import State
+from collectors.networks.weight_space import State, WeightSpace
 
 from ..curvature.products import WITHOUT_GRADIENTS, ProductSettings, Vector
 from ..errors import CurvatureError
@@ -38,11 +39,7 @@ class KerasProducts(ArrayProducts):
                 f'matrix must be "hessian" for a Keras network, but is {settings.matrix!r}: the Gauss-Newton matrix is '
                 "made of PyTorch and JAX networks alone."
             )
-        if narrow := sorted({info.dtype for info in network.space.trainable if info.size} & set(NARROW)):
-            raise CurvatureError(
-                f"the network's weights are {narrow[0]}, in which second derivatives are rounding; build it in "
-                f"float32, into which the same checkpoints are loaded. Or {WITHOUT_GRADIENTS}."
-            )
+        check_precise(network.space, CurvatureError, f"Or {WITHOUT_GRADIENTS}.")
         self._network, self._before = network, network.read()
         super().__init__(network.space, measured, measuring, settings)
 
@@ -60,35 +57,45 @@ class KerasProducts(ArrayProducts):
         return self._network.trained(self.layout.names)
 
 
+def check_precise(space: WeightSpace, kind: type[LandscapeError], instead: str) -> None:
+    """Raises an error of that kind where weights have too few digits for derivatives, with a sentence on what to do."""
+    if narrow := sorted({info.dtype for info in space.trainable if info.size} & set(NARROW)):
+        raise kind(
+            f"the network's weights are {narrow[0]}, in which derivatives are rounding; build it in float32, into "
+            f"which the same checkpoints are loaded. {instead}"
+        )
+
+
 class _Torch(KerasProducts):
-    def gradient_of(self, batch: Batch, *, create_graph: bool = False) -> Sequence[Any]:
+    def slope_of(self, batch: Batch, *, create_graph: bool = False) -> tuple[Any, Any, Sequence[Any]]:
         import torch
 
         with torch.enable_grad():
-            value, _ = self.loss_of(batch)
-            return torch.autograd.grad(value, self._weights, create_graph=create_graph, materialize_grads=True)
+            value, weight = self.loss_of(batch)
+            slope = torch.autograd.grad(value, self._weights, create_graph=create_graph, materialize_grads=True)
+        return value, weight, slope
 
     def product_of(self, batch: Batch, along: Mapping[str, Vector]) -> Sequence[Any]:
         import torch
 
-        slope = self.gradient_of(batch, create_graph=True)
+        slope = self.slope_of(batch, create_graph=True)[2]
         vectors = [torch.as_tensor(vector).to(part) for vector, part in zip(along.values(), slope, strict=True)]
         return torch.autograd.grad(slope, self._weights, vectors, materialize_grads=True)
 
 
 class _TensorFlow(KerasProducts):
-    def gradient_of(self, batch: Batch) -> Sequence[Any]:
+    def slope_of(self, batch: Batch) -> tuple[Any, Any, Sequence[Any]]:
         import tensorflow as tf
 
         with tf.GradientTape() as tape:
-            value, _ = self.loss_of(batch)
-        return self._differentiated(tape, value)
+            value, weight = self.loss_of(batch)
+        return value, weight, self._differentiated(tape, value)
 
     def product_of(self, batch: Batch, along: Mapping[str, Vector]) -> Sequence[Any]:
         import tensorflow as tf
 
         with tf.GradientTape() as tape:
-            slope = self.gradient_of(batch)
+            slope = self.slope_of(batch)[2]
         vectors = [tf.cast(vector, part.dtype) for vector, part in zip(along.values(), slope, strict=True)]
         return self._differentiated(tape, slope, vectors)
 
@@ -117,8 +124,8 @@ class _Jax(KerasProducts):
     def loss_of(self, batch: Batch) -> Any:
         return self._derivatives.loss(*self._arguments(batch))
 
-    def gradient_of(self, batch: Batch) -> list[Any]:
-        return self._derivatives.gradient(*self._arguments(batch))
+    def slope_of(self, batch: Batch) -> tuple[Any, Any, list[Any]]:
+        return self._derivatives.slope(*self._arguments(batch))
 
     def product_of(self, batch: Batch, along: Mapping[str, Vector]) -> list[Any]:
         return self._derivatives.product(along, *self._arguments(batch))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,7 +60,11 @@ class ArrayEvaluator(NetworkEvaluator):
         candidates: the user's loss, batch by batch; where there is one, the same as sums over samples.
         metrics: by name.
         setup: what is measured, and how.
+        statistics: returns the network's normalization statistics, averaged over batches where it is; None where they
+            cannot be recalibrated.
     """
+
+    precisions: tuple[str, ...] = ("float32",)  # in which networks can be measured
 
     def __init__(
         self,
@@ -69,15 +73,23 @@ class ArrayEvaluator(NetworkEvaluator):
         candidates: Sequence[Total],
         metrics: Mapping[str, Total],
         setup: MeasurementSetup,
+        statistics: Callable[[Iterable[Batch]], State] | None = None,
     ) -> None:
         super().__init__()
+        self._options, self._statistics = setup.options, statistics
         self._network, self.space = network, network.space
         self._threads = setup.threads
         self._initial_state = network.read() if setup.restore_network else None
         self._axes: int | None = None
         try:
             remedy = "Let the network or the loss set its seed itself each time it is called."
-            check_own_options(setup.options, self.space.framework, remedy)
+            check_own_options(
+                setup.options,
+                self.space.framework,
+                remedy,
+                precisions=self.precisions,
+                recalibrates=statistics is not None,
+            )
             check_movable(self.space, "let at least one parameter be trainable")
             if setup.device != "cpu" and network.device == "cpu":
                 warn_and_note(
@@ -118,6 +130,8 @@ class ArrayEvaluator(NetworkEvaluator):
                 state = {info.name: parameters[info.name] for info in self.space.parameters}
                 given = self._buffers if buffers is None else buffers
                 self._network.write({**state, **{info.name: given[info.name] for info in self.space.buffers}})
+                if buffers is None:
+                    self._recalibrate()
                 values = self._measure_each(self._measure_set)
                 return {name: values[name] for name in self.description.metrics}
             finally:
@@ -135,6 +149,8 @@ class ArrayEvaluator(NetworkEvaluator):
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
         moved = move_along(self.space, self._origin, self._directions, coordinates)
         self._network.write({**moved, **self._buffers, **self._between.at(coordinates)})
+        if self._between.network_at(coordinates) is None:
+            self._recalibrate(roughly=roughly)
 
     def leave(self) -> None:
         self._network.write({**self._origin, **self._buffers})
@@ -144,6 +160,10 @@ class ArrayEvaluator(NetworkEvaluator):
 
     def settings(self) -> contextlib.AbstractContextManager[None]:
         return self._network.settings(self._threads)
+
+    def _recalibrate(self, *, roughly: bool = False) -> None:
+        if self._options.buffers == "recalibrate" and self._statistics is not None:
+            self._network.write(self._statistics(self._batches_for_statistics(self._options, roughly)))
 
     def _measure_set(self, item: MeasuredSet) -> dict[str, Any]:
         """Returns the values of a data set where the network is, and the losses of its samples where these are kept."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from collectors.errors import LandscapeError
 from collectors.networks.weight_space import WeightSpace, direction_dtype
 from collectors.shapes import Float64
 
@@ -48,8 +49,8 @@ class ArrayProducts(BatchedProducts):
         """Returns a batch's sum of losses and its weight, as ``Total.differentiable`` does."""
 
     @abstractmethod
-    def gradient_of(self, batch: Batch) -> Sequence[Any]:
-        """Returns the gradient of a batch's sum of losses, an array for each of the layout's names."""
+    def slope_of(self, batch: Batch) -> tuple[Any, Any, Sequence[Any]]:
+        """Returns what ``loss_of`` does, and the gradient of the sum, an array for each of the layout's names."""
 
     @abstractmethod
     def product_of(self, batch: Batch, along: Mapping[str, Vector]) -> Sequence[Any]:
@@ -69,18 +70,27 @@ class ArrayProducts(BatchedProducts):
         return self._within_memory(add)
 
     def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
-        return self._sum(share, self.gradient_of)
+        return self._sum(share, lambda batch: self.slope_of(batch)[2])
 
     def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
         # Of all samples, however few suffice: some frameworks compile for each length of a batch.
         along = {name: part.astype(self.dtypes[name]) for name, part in self._layout.as_state(vector).items()}
         return self._sum(share, lambda batch: self.product_of(batch, along))
 
+    def loss_and_gradient(self, batch: Batch) -> tuple[float, float | None, Float64[np.ndarray, " weights"]]:
+        """Returns a batch's sum of losses, its weight, and the gradient of the sum, shape (weights,)."""
+        value, weight, slope = self.slope_of(batch)
+        weight = None if weight is None else float(self.to_array(weight))
+        return float(self.to_array(value)), weight, self._flat(slope)
+
+    def _flat(self, arrays: Sequence[Any]) -> Float64[np.ndarray, " weights"]:
+        return np.concatenate([np.ravel(self.to_array(array)) for array in arrays]).astype(np.float64, copy=False)
+
     def _sum(self, share: int, part: Callable[[Batch], Sequence[Any]]) -> Float64[np.ndarray, " weights"]:
         def add() -> Float64[np.ndarray, " weights"]:
             total = np.zeros(self._layout.dimension)
             for batch in self._batches(share):
-                total += np.concatenate([np.ravel(self.to_array(array)) for array in part(batch)])
+                total += self._flat(part(batch))
             return total
 
         return self._within_memory(add)
@@ -94,15 +104,21 @@ class ArrayProducts(BatchedProducts):
         batches = samples.batches(None if batch_size is None else samples.count)
         return SharedBatches(batches, SHARES, whole=batch_size is None, longest=batch_size)
 
+    def together(self) -> contextlib.AbstractContextManager[None]:
+        return self.differentiating("twice", f"Or {WITHOUT_GRADIENTS}.", CurvatureError)
+
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def differentiating(self, times: str, instead: str, kind: type[LandscapeError]) -> Iterator[None]:
+        """Computes in the network's settings; what cannot be differentiated is an error of that kind."""
         with self._measuring():
             try:
                 yield
-            except CurvatureError:
-                raise
+            except CurvatureError as error:
+                if kind is CurvatureError:
+                    raise
+                raise kind(str(error)) from error
             except self.refusals as error:
-                raise CurvatureError(
-                    f"{self.differentiator} cannot differentiate the network or the loss twice ({error}). "
-                    f"{self.remedy}Or {WITHOUT_GRADIENTS}."
+                raise kind(
+                    f"{self.differentiator} cannot differentiate the network or the loss {times} ({error}). "
+                    f"{self.remedy}{instead}"
                 ) from error

@@ -15,10 +15,11 @@ from collectors.errors import LandscapeError
 from collectors.networks.weight_space import WeightSpace
 from collectors.shapes import Float64
 
-from ..errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError
+from ..errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError, SamplesError
 from ..measurement_options import MeasurementOptions
 from ..metric_names import EXTREMES, metric_of
 from ..pool import OriginValues
+from ..samples.batches import Batch
 from ..users_code import place_of
 from .memory_shortage import is_memory_shortage
 
@@ -69,11 +70,14 @@ def check_own_options(
     framework: str,
     seeding: str,  # a sentence on what there is instead of seeds at each point
     statistics: str = "",  # a clause on why statistics are not recalibrated
+    *,
+    precisions: Sequence[str] = ("float32",),
+    recalibrates: bool = False,  # whether statistics are
 ) -> None:
-    """Checks that options ask for nothing that is PyTorch's alone."""
-    if options.precision != "float32":
+    """Checks that options ask for nothing that a framework lacks."""
+    if options.precision not in precisions:
         raise ValueError(
-            f'precision="{options.precision}" is available for PyTorch only, and this network is one of {framework}. '
+            f'precision="{options.precision}" is not available for {framework}. '
             'Use precision="float32" (it computes as it was built), and build the network itself in a lower precision '
             "if that is what you want to see; loss and metrics are computed in float32 then too."
         )
@@ -81,11 +85,23 @@ def check_own_options(
         raise ValueError(
             f"seed_each_point=True is available for PyTorch only, and this network is one of {framework}. {seeding}"
         )
-    if options.buffers == "recalibrate":
+    if options.buffers == "recalibrate" and not recalibrates:
         raise ValueError(
             f'buffers="recalibrate" is not available for {framework}{statistics}; use buffers="fixed" (the origin\'s '
             "statistics everywhere)."
         )
+
+
+def check_recalibration(has_statistics: bool, batches: Sequence[Batch]) -> list[str]:
+    """Checks that running statistics can be recalibrated; returns what the user should know."""
+    if not has_statistics:
+        return ['buffers="recalibrate" changes nothing: the network has no normalization statistics.']
+    if all(batch.size < 2 for batch in batches):
+        raise SamplesError(
+            'buffers="recalibrate" needs batches of at least two samples for its statistics, but the data set '
+            'gives single ones; use more samples, larger batches or buffers="fixed".'
+        )
+    return []
 
 
 def check_loaded(plane: _Plane | None) -> _Plane:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import operator
 import pickle
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ import numpy as np
 from collectors.networks.weight_space import State
 from collectors.shapes import Float64
 
+from ..curves.curve import CurveTask, Fitting
 from ..errors import CallbackFunctionError, PointsFailedError, SamplesError
 from ..evaluator import (
     DataSetDescription,
@@ -28,10 +30,12 @@ from ..evaluator import (
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
 from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples
-from ..samples.batches import on_host
+from ..samples.batches import Batch, on_host
 from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
 from ..samples.sources import hold
+from .array_products import ArrayProducts
+from .curve_fitting import ArrayCurveFitter
 from .measured_set import MeasuredNetwork, MeasuredSet
 from .memory_shortage import within_memory
 from .sample_loss import SummedLoss, check_splits, describe_kept, find_groups, values_at
@@ -40,6 +44,7 @@ from .totals import Total, low_precision_note
 from .tuning import choose_batch_size
 
 _Value = TypeVar("_Value")
+_ROUGHLY = 2  # batches
 
 
 class NetworkEvaluator(Evaluator, MeasuredNetwork):
@@ -48,6 +53,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     _groups_sha256 = ""
     _kept: tuple[KeptSamples, ...] = ()
     _shared_samples = b""
+    _of_curves: tuple[Total, ArrayProducts] | None = None  # a loss, and its products
     _passes: StreamedMeasurement | None = None  # how samples are measured that are read anew in each pass
 
     def __init__(self) -> None:
@@ -197,7 +203,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         device: str,
     ) -> None:
         """Ends a constructor, where the framework decides on layout and compilation; the main data set comes first."""
-        read, plan = sets[0], MeasurementPlan(threads=setup.threads)
+        read, plan = sets[0], MeasurementPlan(threads=setup.threads, precision=setup.options.precision)
         main = MeasuredSet(self, read.name, read.samples, candidates, metrics, plan, read.notes)
         self._sets.append(main)
         main.warn(*low_precision_note(main.loss))
@@ -218,12 +224,33 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         # The framework itself decides on memory layout and compilation.
         plan = setup.plan or MeasurementPlan(size, setup.threads)
         size = None if keeps else plan.batch_size
-        main.plan = MeasurementPlan(size, plan.threads, reason=plan.reason, details=plan.details)
+        main.plan = replace(main.plan, batch_size=size, threads=plan.threads, reason=plan.reason, details=plan.details)
         self._threads = main.plan.threads
         with self.settings():
             names = tuple(main.measure_few())
         self._plan_sets(setup)
         self._describe(names, setup, device)
+
+    def _batches_for_statistics(self, options: MeasurementOptions, roughly: bool) -> Iterator[Batch]:
+        """Yields the batches of which statistics are recalibrated; a single sample would count as much as a batch."""
+        batches = self._main.samples.batches(options.recalibration_batch_size)
+        return itertools.islice((batch for batch in batches if batch.size > 1), _ROUGHLY if roughly else None)
+
+    def _fit_with(
+        self,
+        make: Callable[[], ArrayProducts],
+        task: CurveTask,
+        begun: Fitting | None,
+        seconds: float,
+        *,
+        normalizes: bool = False,
+    ) -> Fitting:
+        """Goes on with fitting a curve with the products that are made, which move the network."""
+        # They are kept, because they are compiled. After another load the loss may be added up in another way.
+        if self._of_curves is None or self._of_curves[0] is not self._main.loss:
+            self._of_curves = self._main.loss, make()
+        fitter = ArrayCurveFitter(self._of_curves[1], self.space, self._main, task, normalizes=normalizes)
+        return fitter.fit(begun, seconds)
 
     def _measure_each(self, measure: Callable[[MeasuredSet], Mapping[str, _Value]]) -> dict[str, _Value]:
         """Measures each data set; returns the values under the names with which they are stored."""

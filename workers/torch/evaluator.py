@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -24,6 +23,7 @@ from ..curves.curve import CurveTask, Fitting
 from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
+from ..measuring.curve_fitting import CurveSamples
 from ..measuring.measured_set import MeasuredSet
 from ..measuring.memory_shortage import shortage_text
 from ..measuring.network_evaluator import NetworkEvaluator
@@ -36,7 +36,7 @@ from ..samples.samples import Samples
 from ..samples.torch_samples import moved_on_use_note, place_samples
 from ..users_code import warn_and_note as warn
 from .compiled.first_layer import FirstLayer
-from .derivatives.curve_fitting import CurveFitter, CurveSamples, check_fitting
+from .derivatives.curve_fitting import TorchCurveFitter, check_fitting
 from .derivatives.network import DifferentiatedNetwork
 from .derivatives.products import TorchProducts, check_products
 from .derivatives.weight_copies import SAMPLES_TRIED, weight_copies_warning
@@ -52,7 +52,7 @@ from .precision import at_least_float32, check_precision, with_float32_weights
 from .settings import (
     SAME_DRAWS,
     RandomNumbers,
-    check_recalibration,
+    check_at_hand,
     measurement_settings,
     normalization_layers,
     recalibrate,
@@ -60,7 +60,6 @@ from .settings import (
 from .snapshot import NetworkSnapshot
 from .user_data import changes_batches, copied, read_user_data
 
-_ROUGHLY = 2
 _RECALIBRATED = (
     'buffers="recalibrate" needs all samples for the statistics before it measures the first one; use buffers="fixed"'
 )
@@ -186,7 +185,7 @@ class TorchEvaluator(NetworkEvaluator):
     def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
         check_fitting(self._placement, self._main.samples)
         samples = CurveSamples(self._main.samples, self._main.keeps_batches, task.settings)
-        with contextlib.closing(CurveFitter(self._differentiated(), samples, task)) as fitter:
+        with contextlib.closing(TorchCurveFitter(self._differentiated(), samples, task)) as fitter:
             return fitter.fit(begun, seconds)
 
     def _differentiated(self) -> DifferentiatedNetwork:
@@ -230,7 +229,8 @@ class TorchEvaluator(NetworkEvaluator):
         warn(read.notes, *filter(None, [self._placement.note, moved_on_use_note(samples, self._device)]))
         if self._options.buffers == "recalibrate":
             batches = samples.batches(self._options.recalibration_batch_size)
-            warn(read.notes, *check_recalibration(self._normalization, batches))
+            check_at_hand(self._normalization)
+            warn(read.notes, *checks.check_recalibration(bool(self._normalization), batches))
         plan = MeasurementPlan(threads=self._threads, precision=self._options.precision)
 
         def find() -> Total:
@@ -361,9 +361,7 @@ class TorchEvaluator(NetworkEvaluator):
 
     def _treat_buffers(self, *, roughly: bool = False) -> None:
         if self._options.buffers == "recalibrate" and self._normalization and not self._moves.is_at_network:
-            batches: Iterable[Batch] = self._main.samples.batches(self._options.recalibration_batch_size)
-            if roughly:
-                batches = itertools.islice((batch for batch in batches if batch.size > 1), _ROUGHLY)
+            batches = self._batches_for_statistics(self._options, roughly)
             recalibrate(self._numbers.numbered(self.forward_here()), self._normalization, batches)
 
 

@@ -312,22 +312,15 @@ class _Stage:
             numbers = walker.path.number
             # Before it begins and after its end it waits.
             walker.at = moment if self.single else float(np.interp(number, numbers, np.arange(len(numbers))))
-            self._move_walker(walker)
+            places, at, last = walker.places, walker.at, int(walker.at)
+            if self.relief is None:
+                rest = interpolated(places, [at])
+            else:  # the way over the surface since the last checkpoint
+                rest = self.relief.along(places, np.linspace(last, at, _PIECES))
+            for line, way in ((walker.way, np.vstack([self._way(places[: last + 1]), rest])), (walker.ball, rest[-1:])):
+                (line.set_data if self.relief is None else line.set_data_3d)(*way.T)
         self.cursor.set_xdata([number, number])
         for dot, (walker, values, _) in zip(self.dots, self.curves, strict=True):
             dot.set_data(*interpolated(np.column_stack([walker.path.number, values]), walker.at)[:, None])
         name = plain(self.walkers[0].path.run_name(0), 32) if self.single else ""
         self.text.set_text(", ".join(part for part in (name, f"{self.unit} {self.numbers[int(moment)]}") if part))
-
-    def _move_walker(self, walker: _Walker) -> None:
-        places, at, last = walker.places, walker.at, int(walker.at)
-        if self.relief is None:
-            place = interpolated(places, at)
-            walker.way.set_data(*np.vstack([places[: last + 1], place]).T)
-            walker.ball.set_data(*place[:, None])
-            return
-        place = self.relief.along(places, np.array([at]))[0]
-        # The way over the surface since the last checkpoint.
-        rest = self.relief.along(places, np.linspace(last, at, _PIECES))
-        walker.way.set_data_3d(*np.vstack([self._way(places[: last + 1]), rest]).T)
-        walker.ball.set_data_3d(*place[:, None])

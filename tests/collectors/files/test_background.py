@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 from waiting import PATIENCE, wait_until
 
-from collectors.files.background import NewestState, OrderedJobs, WriterClosedError, retry
+from collectors.files.background import WriterClosedError, WritingThread, retry
 
 
 class Clock:
@@ -34,7 +34,7 @@ def fail():
 
 def test_jobs_run_in_order_on_one_thread_that_ends():
     before, done = threading.active_count(), []
-    jobs = OrderedJobs("jobs", 3)
+    jobs = WritingThread("jobs", 3)
     assert threading.active_count() == before
     for number in range(100):
         jobs.submit(lambda number=number: done.append((number, threading.current_thread().name)))
@@ -50,7 +50,7 @@ def test_jobs_run_in_order_on_one_thread_that_ends():
 
 def test_the_first_error_ends_the_work_and_is_raised_by_every_call():
     done = []
-    jobs = OrderedJobs(
+    jobs = WritingThread(
         "jobs", 9, last=lambda: done.append("last") or fail(), explain=lambda error: RuntimeError(f"explained: {error}")
     )
     may_go = threading.Event()
@@ -67,13 +67,13 @@ def test_the_first_error_ends_the_work_and_is_raised_by_every_call():
     assert jobs.error_was_raised
 
 
-@pytest.mark.parametrize("make", [lambda: OrderedJobs("jobs", 3), lambda: NewestState("state", fail, 0.0)])
-def test_a_thread_that_the_system_refuses_is_not_waited_for(make, monkeypatch):
-    writer = make()
+@pytest.mark.parametrize("begin", [lambda writer: writer.submit(fail), WritingThread.touch])
+def test_a_thread_that_the_system_refuses_is_not_waited_for(begin, monkeypatch):
+    writer = WritingThread("writer", save=fail)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
         with pytest.raises(RuntimeError, match="can't start new thread"):
-            writer.submit(fail) if isinstance(writer, OrderedJobs) else writer.touch()
+            begin(writer)
     writer.close()
 
 
@@ -88,7 +88,7 @@ def test_every_order_of_failures_ends_with_the_first_error(order):
         if fails:
             raise OSError(5, name)
 
-    jobs = OrderedJobs(
+    jobs = WritingThread(
         "jobs", 3, save=lambda: act("save", save_fails), interval=0.0, last=lambda: act("last", last_fails)
     )
     jobs.submit(lambda: act("job", job_fails))
@@ -107,7 +107,7 @@ def test_a_state_is_saved_at_intervals_while_it_changes(wait_until_blocked):
     # A power of two, so that sums of it are exact.
     clock, saved, value, interval = Clock(), [], 0, 2.0**-8
     before = set(threading.enumerate())
-    state = NewestState("state", lambda: saved.append((value, clock.now)), interval, clock=clock)
+    state = WritingThread("state", save=lambda: saved.append((value, clock.now)), interval=interval, clock=clock)
     for number in range(5):
         for share in (0.0, 0.25, 0.875):
             clock.now = (number + share) * interval
@@ -136,7 +136,7 @@ def test_slow_saves_leave_most_of_the_time_to_others():
         clock.now += taken
         state.touch()
 
-    state = NewestState("state", save, 0.0, rest=4, clock=clock)
+    state = WritingThread("state", save=save, rest=4, clock=clock)
     state.touch()
     for number in range(3):
         wait_until(lambda number=number: len(saved) > number)
@@ -152,7 +152,7 @@ def test_slow_saves_leave_most_of_the_time_to_others():
 
 def test_a_thread_without_work_sleeps_until_it_is_woken(wait_until_blocked):
     before, done = set(threading.enumerate()), []
-    jobs = OrderedJobs("jobs", 3, save=lambda: done.append("save"))
+    jobs = WritingThread("jobs", 3, save=lambda: done.append("save"))
     jobs.submit(lambda: done.append("job"))
     (thread,) = set(threading.enumerate()) - before
     wait_until(lambda: done == ["job", "save"])
@@ -164,7 +164,7 @@ def test_a_thread_without_work_sleeps_until_it_is_woken(wait_until_blocked):
 
 def test_the_state_that_jobs_left_is_saved_after_them():
     written, saved = [], []
-    jobs = OrderedJobs(
+    jobs = WritingThread(
         "jobs", 3, save=lambda: saved.append(len(written)), interval=0.0, last=lambda: saved.append("last")
     )
     jobs.submit(lambda: written.append(1))
@@ -178,7 +178,7 @@ def test_the_state_that_jobs_left_is_saved_after_them():
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_closes_nothing():
     done = []
-    jobs = OrderedJobs("jobs", 3, last=lambda: done.append("last"))
+    jobs = WritingThread("jobs", 3, last=lambda: done.append("last"))
     jobs.submit(lambda: None)
     jobs.wait()
     child = os.fork()

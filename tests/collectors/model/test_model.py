@@ -1,6 +1,5 @@
 import copy
 from collections import namedtuple
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -177,13 +176,6 @@ def test_an_error_in_any_hook_of_any_callback(hook, position):
     assert diary[-7 - position : -6] == [f"{name}.{hook}" for name in names[: position + 1]]
     assert all(recorder.errors == [caught.value] for recorder in recorders)
     assert diary.count("a.exit") == 1
-
-
-def test_an_interrupt_is_told_as_well():
-    recorder = Recorder(at="on_train_step_end", action=Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        build().train(1, batches(), recorder)
-    assert recorder.diary[-2:] == ["on_exception", "exit"]
 
 
 def test_an_error_in_an_evaluation_leaves_training_as_it_was():
@@ -395,14 +387,6 @@ def test_training_equals_a_plain_loop_bit_for_bit(kind):
     steps = seen.taken["on_train_step_end"]
     assert [taken.batch_num for taken in steps] == [3 if known else None] * 3 + [3] * 3
     assert [taken.cur_step_num for taken in steps] == [1, 2, 3, 4, 5, 6]
-
-
-def test_resuming_equals_going_on():
-    whole, parts = build(), build()
-    whole.train(4, batches())
-    parts.train(2, batches())
-    parts.train(4, batches(), initial_epoch=2)
-    assert_equal_weights(whole.network, parts.network)
 
 
 @pytest.mark.parametrize("sized", [True, False])

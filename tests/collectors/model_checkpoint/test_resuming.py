@@ -23,15 +23,12 @@ from scripts import run_python
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
-from collectors.callbacks.callback import Callback, CallbackParameters
+from collectors.callbacks.callback import Callback
 from collectors.errors import CheckpointError
 from collectors.model.model import Model
-from collectors.model.update import OptimizerUpdate
-from collectors.model_checkpoint.archive import Archive
 from collectors.model_checkpoint.checkpoint_file import latest_checkpoint, load_checkpoint
 from collectors.model_checkpoint.config import CheckpointConfig
 from collectors.model_checkpoint.model_checkpoint import ModelCheckpoint
-from collectors.model_checkpoint.resuming import Resumption, TrainingContext
 
 EPOCHS, BATCHES = 3, 5
 STEPS = EPOCHS * BATCHES
@@ -359,28 +356,6 @@ def test_states_that_pytorch_would_round_or_reorder(tmp_path):
         assert mine.dtype == torch.float32
         assert torch.equal(mine, theirs)
         assert mine.stride() == theirs.stride()
-
-
-def test_the_gradient_scaler_goes_on(tmp_path):
-    def context(scale):
-        network = nn.Linear(2, 2)
-        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-        scaler = torch.amp.GradScaler("cpu", init_scale=scale)
-        scaler.scale(torch.ones(1))
-        update = OptimizerUpdate(optimizer, scaler, 1, None, False)
-        params = CallbackParameters(
-            network=network, optimizer=optimizer, loss_fn=None, loss_scale_manager=scaler, train_dataset=[],
-            batch_num=None, cur_epoch_num=0, cur_step_num=0,
-        )  # fmt: skip
-        return params, update
-
-    params, update = context(512.0)
-    weights = {name: tensor.detach().numpy() for name, tensor in params.network.named_parameters()}
-    archive = Archive.pack(weights, {}, TrainingContext(params, update).capture())
-    weights, _, state, extra_states = archive.unpack("it")
-    params, update = context(4.0)
-    Resumption("there", weights, extra_states, state).restore_objects(params, update)
-    assert params.loss_scale_manager.get_scale() == 512.0
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

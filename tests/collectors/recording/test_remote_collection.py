@@ -28,11 +28,11 @@ from waiting import PATIENCE, wait_until
 from collectors import Model, SummaryCollector
 from collectors.errors import CheckpointWriteError, RunDirectoryError
 from collectors.files import locks
-from collectors.files import uploads as record_uploads
 from collectors.files.local_files import TemporaryFolder
 from collectors.files.places import check_directory
 from collectors.files.remote_path import RemotePath
 from collectors.networks.readers import describe_network, read_network
+from collectors.recording import records
 from collectors.run_directory import RunDirectory
 from collectors.run_directory import folder as checkpoint_folder
 
@@ -45,7 +45,7 @@ def memory(monkeypatch):
     """An empty in-memory file system, pauses of no time, and nothing left on this machine afterwards."""
     monkeypatch.setattr(checkpoint_folder, "PAUSES_SECONDS", (0.0, 0.0, 0.0))
     monkeypatch.setattr(locks, "SETTLING_SECONDS", 0.0)
-    monkeypatch.setattr(record_uploads, "LAST_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(records, "LAST_PAUSES_SECONDS", (0.0, 0.0))
     threads = threading.active_count()
     with empty_memory() as system:
         yield system
@@ -344,7 +344,7 @@ def test_records_arrive(memory, tmp_path, size):
 
 
 def test_records_arrive_while_training_goes_on(memory, tmp_path, monkeypatch):
-    monkeypatch.setattr(record_uploads, "INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(records, "INTERVAL_SECONDS", 0.01)
     with of_metrics().watch(SmallNetwork()) as run:
         run.step(torch.tensor(0.25))
         wait_until(lambda: memory.glob("/bucket/run/*tfevents*"), what="a record at its place")
@@ -352,8 +352,8 @@ def test_records_arrive_while_training_goes_on(memory, tmp_path, monkeypatch):
 
 
 def test_unchanged_files_are_not_sent_again(memory, failing, monkeypatch):
-    monkeypatch.setattr(record_uploads, "INTERVAL_SECONDS", 0.001)
-    uploads = record_uploads.RecordUploads(check_directory("summary_dir", URL))
+    monkeypatch.setattr(records, "INTERVAL_SECONDS", 0.001)
+    uploads = records.RecordUploads(check_directory("summary_dir", URL))
     failing.where, failing.tried = "events", 0
     (uploads.folder / ".hidden.tmp").write_bytes(b"1")
     for number in (1, 2, 3):
@@ -393,7 +393,7 @@ def test_uploads_of_records_that_fail_now_and_then(memory, tmp_path, failing):
 
 
 def test_a_failure_is_told_once_while_training_goes_on(memory, tmp_path, failing, monkeypatch):
-    monkeypatch.setattr(record_uploads, "INTERVAL_SECONDS", 0.001)
+    monkeypatch.setattr(records, "INTERVAL_SECONDS", 0.001)
     failing.where, failing.times = "tfevents", 10**9
     with of_metrics().watch(SmallNetwork()) as run:
         with pytest.warns(RuntimeWarning, match=r"records cannot be uploaded to memory:///bucket/run now") as seen:
@@ -471,7 +471,7 @@ def test_folders_of_killed_processes_are_removed_and_others_stay():
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_leaves_what_is_not_its_own(memory):
     """Workers of a data loader have copies of everything, and some end them as the first process would."""
-    uploads = record_uploads.RecordUploads(check_directory("summary_dir", URL))
+    uploads = records.RecordUploads(check_directory("summary_dir", URL))
     (uploads.folder / "events").write_bytes(b"1")
     folder = TemporaryFolder("landscape-test-")
     child = os.fork()
@@ -493,7 +493,7 @@ def test_a_forked_process_leaves_what_is_not_its_own(memory):
 
 def test_a_record_that_cannot_begin_leaves_nothing(monkeypatch):
     missing = Mock(side_effect=ImportError("no TensorBoard any more"))
-    monkeypatch.setattr("collectors.summary.event_files.require_tensorboard", missing)
+    monkeypatch.setattr("collectors.summary.writer.require_tensorboard", missing)
     run = of_metrics().watch(SmallNetwork())
     with pytest.raises(ImportError, match="no TensorBoard any more"):
         run.__enter__()

@@ -292,13 +292,6 @@ def test_a_network_that_changes_while_it_trains_is_a_warning(tmp_path):
         run.end_epoch()
 
 
-def test_numbers_that_are_never_reached_are_named(tmp_path):
-    with pytest.warns(UserWarning, match=r"ended at step 8 without saving \[9, 30\] of collect_landscape's intervals;"):
-        run, _, _ = collected(tmp_path, intervals=[[7, 8, 9], [1, 2, 30]])
-    assert run.missing((7, 8, 9)) == [9]
-    assert run.present((1, 2, 30)) == [1, 2]
-
-
 def test_two_collectors_in_one_training_are_refused(tmp_path):
     two = [collecting(tmp_path / name, range(9)) for name in "ab"]
     with pytest.raises(ValueError, match="callbacks must hold at most one SummaryCollector"):

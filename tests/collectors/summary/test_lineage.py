@@ -79,13 +79,6 @@ def test_hyperparameters_keep_large_integers_exact():
     }  # fmt: skip
 
 
-def test_environment_adds_facts_and_the_user_wins(monkeypatch):
-    monkeypatch.setenv(HYPER_CONFIG, '{"custom_lineage_data": {"a": 1, "b": "x"}}')
-    assert custom_lineage_with_environment({"b": "mine"}) == {"a": 1, "b": "mine"}
-    monkeypatch.delenv(HYPER_CONFIG)
-    assert custom_lineage_with_environment({"b": "mine"}) == {"b": "mine"}
-
-
 @pytest.mark.parametrize("text", ["{", "[1]", '{"custom_lineage_data": {"a": null}}', "[" * 50_000, "1" * 100_001])
 def test_environment_that_cannot_be_read_is_a_warning(monkeypatch, text):
     monkeypatch.setenv(HYPER_CONFIG, text)

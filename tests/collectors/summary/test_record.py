@@ -143,7 +143,7 @@ def test_directory_without_permission(mode, below):
         closed.chmod(mode)
         said = stderr_of(f"""
 import os
-from collectors.summary.event_files import prepare_directory
+from collectors.summary.writer import prepare_directory
 from pathlib import Path
 if os.getuid() == 0:
     os.setuid(65534)
@@ -494,13 +494,6 @@ def test_closed_record(tmp_path):
         record.record(1)
 
 
-def test_record_without_values_leaves_no_file(tmp_path):
-    with SummaryRecord(tmp_path, raise_exception=True) as record:
-        assert record.record(1) is True
-        record.flush()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_many_records_at_once_and_two_in_one_directory(tmp_path):
     records = [SummaryRecord(tmp_path / name, raise_exception=True) for name in ("a", "b", "b", "b")]
     for index, record in enumerate(records):
@@ -579,11 +572,3 @@ def test_closing_names_values_without_a_step(tmp_path):
     record.flush()
     with pytest.warns(UserWarning, match=r"written, 7 in all: scalar 'loss 0', .*'loss 5' and 1 more.*record\("):
         record.close()
-
-
-def test_flushing_keeps_values_for_a_step(tmp_path, record):
-    record.add_value("scalar", "loss", 0.25)
-    record.flush()
-    record.record(3)
-    record.flush()
-    assert scalars(tmp_path, "loss") == [(3, 0.25)]

@@ -15,10 +15,9 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from waiting import PATIENCE, wait_until
 
 from collectors.errors import LandscapeError
-from collectors.summary.event_files import record
 from collectors.summary.record import SummaryRecord
 from collectors.summary.values import SummaryStep, check_value
-from collectors.summary.writer import LARGEST_QUEUE_BYTES, LONGEST_QUEUE, SummaryWriteError, SummaryWriter
+from collectors.summary.writer import LARGEST_QUEUE_BYTES, LONGEST_QUEUE, SummaryWriteError, SummaryWriter, record
 
 
 class HeldFiles:
@@ -147,18 +146,6 @@ def test_records_of_many_threads_all_arrive(tmp_path):
     record.close()
     found = {(value.tag, value.simple_value) for event in events(tmp_path) for value in event.summary.value}
     assert found == {(f"loss{index}", float(step)) for index in range(4) for step in range(100)}
-
-
-def test_an_idle_record_uses_no_processor_time(tmp_path, wait_until_blocked):
-    """Its only thread sleeps until there is something to write."""
-    before = set(threading.enumerate())
-    with SummaryRecord(tmp_path, raise_exception=True) as record:
-        record.add_value("scalar", "loss", 1.0)
-        record.record(1)
-        record.flush()
-        (thread,) = set(threading.enumerate()) - before
-        wait_until_blocked(thread)
-        assert thread.is_alive()
 
 
 def test_a_forgotten_record_ends_its_thread_and_loses_nothing(tmp_path):

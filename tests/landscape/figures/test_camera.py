@@ -76,12 +76,10 @@ def test_a_figure_and_plotly_show_the_same_projection(name):
 def test_all_panels_have_one_camera_and_auto_looks_for_each():
     rising = np.linspace(1, 5, 8) * np.ones((6, 1))
     files = [Landscape(build(loss, points=0)) for loss in (rising, rising[:, ::-1])]
-    panels = plot_multiples(files, kind="surface")
-    assert {(ax.azim, ax.elev) for ax in panels} == {(-60, 35)}
-    panels = plot_multiples(files, kind="surface", camera="low")
-    assert {(ax.azim, ax.elev) for ax in panels} == {(CAMERAS["low"].azimuth, CAMERAS["low"].elevation)}
-    panels = plot_multiples(files, kind="surface", camera="auto")
-    assert len({ax.azim for ax in panels}) == 2
+    for camera, places in ((None, {(-60, 35)}), ("low", {(CAMERAS["low"].azimuth, CAMERAS["low"].elevation)})):
+        panels = plot_multiples(files, kind="surface", camera=camera)
+        assert {(ax.azim, ax.elev) for ax in panels} == places
+    assert len({ax.azim for ax in plot_multiples(files, kind="surface", camera="auto")}) == 2
 
 
 def test_auto_sees_a_path_that_others_do_not():

@@ -86,22 +86,17 @@ class TestSideBySide:
         draw(landscape.plot_difference(names[1], names[0], **look))
 
     def test_wrong_arguments(self):
-        landscape = Landscape(both())
+        landscape, two = Landscape(both()), ["loss", "accuracy"]
+        other = "must be left out for pictures of different quantities"
         cases = [
             ({"metrics": "loss"}, TypeError, r"metrics must be a list of names such as \[\"loss\", \"loss@test\"\]"),
             ({"metrics": []}, ValueError, "metrics must be a list of at least one name"),
             ({"metrics": ["loss@val"]}, KeyError, "no metric 'loss@val'; it has .*'loss@test'"),
             ({"metrics": ["loss"], "metric": "loss"}, ValueError, "metric must be left out where metrics says"),
             ({"metrics": ["loss"], "titles": ["a", "b"]}, ValueError, "a list of 1 texts, one for each picture"),
-            (
-                {"metrics": ["loss", "accuracy"], "clip": 2.0}, ValueError,
-                r"clip must be left out for pictures of different quantities \(loss, accuracy\)",
-            ),
-            (
-                {"metrics": ["loss", "accuracy"], "scale": choose_scale(np.arange(3.0))}, ValueError,
-                "scale must be left out for pictures of different quantities",
-            ),
-        ]  # fmt: skip
+            ({"metrics": two, "clip": 2.0}, ValueError, rf"clip {other} \(loss, accuracy\)"),
+            ({"metrics": two, "scale": choose_scale(np.arange(3.0))}, ValueError, f"scale {other}"),
+        ]
         for options, error, message in cases:
             with pytest.raises(error, match=message):
                 plot_multiples(landscape, **options)

@@ -99,10 +99,7 @@ class TestLines:
     @pytest.mark.parametrize(
         ("text", "letters"),
         [
-            (
-                "own loss differs at 3 of 12 networks,\nmost at epoch 7 (own loss 0.312, drawn 0.5:\non other samples)",
-                48,
-            ),
+            ("own loss differs at 3 of 12 networks,\nmost at epoch 7 (own loss 0.312, drawn 0.5:\non other sets)", 48),
             ("a,\nmuch longer phrase\nthan there is room", 24),
         ],
     )

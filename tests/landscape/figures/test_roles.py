@@ -81,11 +81,6 @@ class TestRuns:
         assert "final weights of SGD (epoch 20)" in said
         assert [len(line(ax, f"{name} (projected").get_data_3d()[0]) for name in ("SGD", "Adam")] == [5, 8]
 
-    def test_the_longest_path_is_walked_and_named(self):
-        frames = list(figures.walk_frames(with_runs(), seconds=0.1, rate=20))
-        assert len(frames) == 2
-        assert np.abs(frames[0].astype(int) - frames[1]).max() > 100
-
     def test_a_single_checkpoint_is_no_path(self):
         ax = figures.plot_contour(build(points=1))
         assert legend_texts(ax) == ["final weights (epoch 3)", "final weights (epoch 3)"]

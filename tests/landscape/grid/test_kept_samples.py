@@ -26,13 +26,9 @@ def drawn():
 
 
 def weighted():
-    """Returns a function whose loss weighs classes and leaves one out."""
-
-    def callback_fn():
-        _, built, sets, _ = both()
-        return nn.CrossEntropyLoss(weight=torch.tensor([0.5, 2.0, 1.0]), ignore_index=1), built, sets["train"], {}
-
-    return callback_fn
+    """A callback_fn whose loss weighs classes and leaves one out."""
+    _, built, sets, _ = both()
+    return nn.CrossEntropyLoss(weight=torch.tensor([0.5, 2.0, 1.0]), ignore_index=1), built, sets["train"], {}
 
 
 def squared(outputs, targets):
@@ -90,7 +86,7 @@ def test_the_file_holds_the_loss_of_each_sample_of_each_data_set(tmp_path):
 
 def test_class_weights_and_ignored_targets(tmp_path):
     path = tmp_path / "weighted.h5"
-    evaluate(drawn(), weighted(), output=path, keep_samples=True, **OPTIONS)
+    evaluate(drawn(), weighted, output=path, keep_samples=True, **OPTIONS)
     loaded = Landscape.load(path)
     samples, targets = loaded.samples(), both()[2]["train"].dataset.tensors[1].numpy()
     np.testing.assert_array_equal(samples.weights, np.array([0.5, 0.0, 1.0])[targets])
@@ -118,7 +114,7 @@ def test_a_paired_standard_error_is_that_of_the_differences(tmp_path):
 def test_a_line_and_one_data_set_without_a_name(tmp_path):
     path = tmp_path / "line.h5"
     line = line_between(network(3), network(4))
-    evaluate(line, weighted(), output=path, keep_samples=True, **{**OPTIONS, "size": 5}, buffers="fixed")
+    evaluate(line, weighted, output=path, keep_samples=True, **{**OPTIONS, "size": 5}, buffers="fixed")
     samples = Landscape.load(path).samples()
     assert samples.name == "main"
     assert samples.losses().shape == (5, 100)
@@ -221,35 +217,24 @@ def test_a_point_that_fails_has_none(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "error", "match"),
+    ("asked", "loss", "error", "match"),
     [
-        ("one number", CallbackFunctionError, r"keep_samples needs a loss that has a value for each sample.*reduction"),
-        ("own loss", CallbackFunctionError, r"keep_samples needs a loss .* let it return outputs"),
-        ("streamed", SampleMemoryError, r"the loss of each sample is kept, and for that all samples must be in memory"),
-        ("word", TypeError, r"keep_samples must be"),
-        ("too large", ValueError, r"keep_samples would take 2\.24 GiB for 2000 x 3000 points of 100 samples, but at "
-         r"most 2 GiB are kept. Measure a smaller grid \(at most 5,368,709 points\) or fewer samples"),
+        ({}, squared, CallbackFunctionError, r"keep_samples needs a loss that has a value for each sample.*reduction"),
+        ({}, OwnLoss(lambda network, batch: nn.functional.cross_entropy(network(batch[0]), batch[1])),
+         CallbackFunctionError, r"keep_samples needs a loss .* let it return outputs"),
+        ({"sample_memory": 1000}, None, SampleMemoryError,
+         r"the loss of each sample is kept, and for that all samples must be in memory"),
+        ({"size": (3000, 2000)}, None, ValueError, r"keep_samples would take 2\.24 GiB for 2000 x 3000 points of 100 "
+         r"samples, but at most 2 GiB are kept. Measure a smaller grid \(at most 5,368,709 points\) or fewer samples"),
     ],
 )  # fmt: skip
-def test_what_is_refused_says_what_to_do(kind, error, match):
-    options = {**OPTIONS, "keep_samples": True}
-
+def test_what_is_refused_says_what_to_do(asked, loss, error, match):
     def callback_fn():
-        loss, built, sets, _ = both()
-        if kind == "one number":
-            loss = squared
-        if kind == "own loss":
-            loss = OwnLoss(lambda network, batch: nn.functional.cross_entropy(network(batch[0]), batch[1]))
-        return loss, built, sets["train"], {}
+        usual, built, sets, _ = both()
+        return loss or usual, built, sets["train"], {}
 
-    if kind == "streamed":
-        options["sample_memory"] = 1000
-    if kind == "word":
-        options["keep_samples"] = "yes"
-    if kind == "too large":
-        options["size"] = (3000, 2000)
     with pytest.raises(error, match=match):
-        evaluate(drawn(), callback_fn, **options)
+        evaluate(drawn(), callback_fn, **{**OPTIONS, "keep_samples": True, **asked})
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 import contextlib
 import copy
+import functools
 import json
 import os
 import re
@@ -19,7 +20,9 @@ from examples import batch_norm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from landscape_examples import build
+from own_processes import ended_process
 from places import ROOT
+from scripts import run_python
 from waiting import wait_until
 
 from collectors.errors import LandscapeError
@@ -73,6 +76,9 @@ def test_the_page_of_file_formats_names_everything_that_a_survey_writes(tmp_path
             file.visit(members.append)
             written = {*file.attrs, *json.loads(file.attrs["measurement_plan"]), *json.loads(file.attrs["sampling"])}
         assert written | {part for member in members for part in member.split("/")} <= named
+
+
+python = functools.partial(run_python, "-W", "error", "-c", cwd=ROOT)
 
 
 def rewrite(path, change):
@@ -658,26 +664,6 @@ class TestLocks:
         with lock_landscape(path):
             pass
 
-    def test_a_child_that_was_forked_meanwhile_does_not_keep_it(self, path):
-        reading, writing = os.pipe()
-        with lock_landscape(path):
-            child = os.posix_spawn(
-                sys.executable, [sys.executable, "-c", "import os; os.read(0, 1)"], dict(os.environ),
-                file_actions=[(os.POSIX_SPAWN_DUP2, reading, 0), (os.POSIX_SPAWN_CLOSE, writing)],
-            )  # fmt: skip
-        try:
-            with lock_landscape(path):
-                pass
-        finally:
-            os.close(writing)
-            os.waitpid(child, 0)
-            os.close(reading)
-
-    def test_a_lock_file_left_by_a_dead_writer_is_no_lock(self, path):
-        path.with_name(f".{path.name}.lock").write_text("1")
-        with lock_landscape(path):
-            pass
-
     def test_reading_is_not_locked_by_our_writers(self, path):
         write_landscape(path, build())
         with lock_landscape(path):
@@ -705,9 +691,7 @@ with h5py.File({str(path)!r}, "r+"):
 class TestTemporaries:
     def test_only_those_of_dead_processes_go(self, path):
         write_landscape(path, build())
-        dead = subprocess.run(
-            [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        dead = ended_process()
         live, other = temporary_sibling(path), temporary_sibling(path.with_name("b.h5"))
         gone = path.with_name(f".{path.name}.{dead}.0123abcd.tmp")
         foreign = [path.with_name(f"{path.name}.{dead}.0123abcd.tmp"), path.with_name(f".{path.name}.{dead}.tmp")]
@@ -727,14 +711,6 @@ def test_importing_is_light():
         " if name in sys.modules])"
     )
     assert loaded.strip() == "[]"
-
-
-def python(script):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @contextlib.contextmanager

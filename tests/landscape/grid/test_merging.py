@@ -1,6 +1,5 @@
 """The shares of a landscape, measured by several jobs, and their files joined in one."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -178,13 +177,6 @@ def test_files_and_output_are_checked(shares, tmp_path):
     with pytest.raises(LandscapeWriteError, match=r"merged\.h5"):
         merge(shares, tmp_path / "merged.h5", overwrite=True)
     assert (tmp_path / "merged.h5").read_text() == "mine"
-
-
-@pytest.mark.parametrize("share", ["0/3", "4/3", "1", "a/b", "-1/3", "1/3 ", ""])
-def test_wrong_shares(share):
-    text = 'share must be text such as "2/4", whose first number is from 1 to the second, or "array", but got '
-    with pytest.raises(ValueError, match=re.escape(f"{text}{share!r}")):
-        evaluate(plane(), callback_fn, share=share, **QUIET)
 
 
 def test_adaptive_sampling_has_no_shares():

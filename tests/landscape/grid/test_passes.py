@@ -59,15 +59,6 @@ def test_as_many_passes_as_the_forecast_says(sampling, tmp_path, monkeypatch):
     assert again.report.measured <= 1 + (sampling == "adaptive") * 121
 
 
-@pytest.mark.parametrize(
-    ("value", "error"),
-    [(True, TypeError), (1.5, TypeError), *((value, ValueError) for value in (0, "much", "120%", "8 XB"))],
-)
-def test_a_wrong_size(value, error):
-    with pytest.raises(error, match="sample_memory must be"):
-        evaluate(random_plane(network()), lambda: None, sample_memory=value)
-
-
 @pytest.mark.parametrize("value", ["20kB", 20_000, "20000", "0.02 MB", "0.0000001%"])
 @pytest.mark.filterwarnings("ignore:the samples take more memory:UserWarning")
 def test_sizes(value):

@@ -85,11 +85,7 @@ def unsent():
 
 
 class Away:
-    """A server that is away for some of the writes to a landscape file.
-
-    Args:
-        which: says of the number of a write whether the server is away.
-    """
+    """A server that is away for some of the writes to a landscape file: ``which`` says it of a write's number."""
 
     def __init__(self, monkeypatch, which):
         self.writes = 0

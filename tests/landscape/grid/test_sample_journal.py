@@ -49,7 +49,8 @@ def killed(tmp_path, monkeypatch):
             shutil.copytree(whole, tmp_path / str(next(numbers)), ignore=shutil.ignore_patterns("*.lock"))
             return found
 
-    monkeypatch.setattr(driver, "FileWriter", Prompt)
+    # Its thread would write at the same moment.
+    monkeypatch.setattr(driver, "FileWriter", lambda *how, **more: Prompt(*how[:-1], 3600.0, **more))
     measure(whole)
     monkeypatch.undo()
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
@@ -117,10 +118,14 @@ def filled(*lengths):
     return chunks
 
 
-def test_after_a_failure_it_is_written_anew(tmp_path, monkeypatch):
-    journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
+def write(journal, chunks):
     journal.collect([chunks])
     journal.write()
+
+
+def test_after_a_failure_it_is_written_anew(tmp_path, monkeypatch):
+    journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
+    write(journal, chunks)
     chunks.add(7, b"seven")
     journal.collect([chunks])
 
@@ -132,8 +137,7 @@ def test_after_a_failure_it_is_written_anew(tmp_path, monkeypatch):
         journal.write()
     monkeypatch.undo()
     chunks.add(8, b"eight")
-    journal.collect([chunks])
-    journal.write()
+    write(journal, chunks)
     found = JournalChunks(tmp_path / NAME, 0, {flat: chunks.digest(flat) for flat in chunks})
     assert dict(found.items()) == dict(chunks.items())
     assert (tmp_path / JOURNAL).read_bytes().count(b"seven") == 1
@@ -142,12 +146,10 @@ def test_after_a_failure_it_is_written_anew(tmp_path, monkeypatch):
 def test_one_that_somebody_removes_is_written_anew(tmp_path):
     journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
     for flat in (2, 3):
-        journal.collect([chunks])
-        journal.write()
+        write(journal, chunks)
         chunks.add(flat, b"more")
         (tmp_path / JOURNAL).unlink()
-    journal.collect([chunks])
-    journal.write()
+    write(journal, chunks)
     found = JournalChunks(tmp_path / NAME, 0, {flat: chunks.digest(flat) for flat in chunks})
     assert dict(found.items()) == dict(chunks.items())
     assert len(found) == 4
@@ -175,8 +177,7 @@ def test_a_chunk_that_comes_while_the_writer_moves_others_stays_whole():
 
 def test_a_journal_that_changed_is_not_believed(tmp_path):
     journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
-    journal.collect([chunks])
-    journal.write()
+    write(journal, chunks)
     found = JournalChunks(tmp_path / NAME, 0, {0: chunks.digest(0), 1: b"another"})
     assert dict(found.readable()) == dict(chunks.items([0]))
     with pytest.raises(LandscapeError, match="cannot be read: they were changed since"):
@@ -189,12 +190,10 @@ def test_a_journal_that_changed_is_not_believed(tmp_path):
 def test_chunks_are_read_from_it_also_when_it_is_removed_and_in_copies(tmp_path):
     journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
     before = dict(chunks.items())
-    journal.collect([chunks])
-    journal.write()
+    write(journal, chunks)
     chunks.add(2, b"two")
     copied = pickle.loads(pickle.dumps(chunks))
-    journal.collect([chunks])
-    journal.write()
+    write(journal, chunks)
     journal.remove()
     assert list(tmp_path.iterdir()) == []
     assert dict(copied.items()) == dict(chunks.items()) == before | {2: b"two"}
@@ -203,8 +202,7 @@ def test_chunks_are_read_from_it_also_when_it_is_removed_and_in_copies(tmp_path)
 def test_where_open_files_cannot_be_removed_chunks_leave_it_first(tmp_path, monkeypatch):
     journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
     before = dict(chunks.items())
-    journal.collect([chunks])
-    journal.write()
+    write(journal, chunks)
     path, refused = type(tmp_path).unlink, []
 
     def unlink(self, missing_ok=False):

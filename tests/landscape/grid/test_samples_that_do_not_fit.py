@@ -1,7 +1,6 @@
 """A data set of four times the memory that a process may have, measured all the same."""
 
 import json
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -10,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from large_rows import ROW_BYTES, LargeRows, large_rows_network
+from scripts import run_script
 from torch.nn import functional
 from torch.utils.data import DataLoader
-from waiting import PATIENCE
 
 from landscape import random_plane
 
@@ -56,10 +55,7 @@ LIMITED = f"""
 
 @pytest.mark.slow
 def test_four_times_the_memory_limit_is_measured():
-    program = [sys.executable, "-c", textwrap.dedent(LIMITED)]
-    ended = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert not ended.returncode, ended.stderr
-    result = json.loads(ended.stdout.splitlines()[-1])
+    result = json.loads(run_script(textwrap.dedent(LIMITED)).splitlines()[-1])
     assert "there is no room for the samples" in result["refused"], "the limit is real"
     assert "the samples exceed sample_memory and are read once more" in result["forecast"]
     expected, errors = plain_loop()

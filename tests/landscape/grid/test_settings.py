@@ -1,10 +1,7 @@
 import pytest
 from false_clock import FalseClock
 
-from landscape.record.options import RunOptions
-from landscape.record.options import checked as checked_options
 from landscape.record.run import Run, duration_seconds, duration_text
-from landscape.sampling.sampling import SamplingSettings
 
 
 @pytest.mark.parametrize(
@@ -13,17 +10,6 @@ from landscape.sampling.sampling import SamplingSettings
 )
 def test_durations(given, seconds):
     assert duration_seconds("budget", given) == seconds
-
-
-def checked(**arguments):
-    options = checked_options(RunOptions, arguments)
-    return SamplingSettings.checked(options), Run.checked(options)
-
-
-def test_checked_settings():
-    sampling, run = checked(budget="1min", tolerance=0.5)
-    assert sampling == SamplingSettings(tolerance=0.5)
-    assert run.budget == 60.0
 
 
 def test_what_is_left_of_a_budget_is_shared(monkeypatch):

@@ -69,21 +69,14 @@ def never_called():
 
 @dataclass(frozen=True)
 class Case:
-    """An experiment.
+    """An experiment."""
 
-    Attributes:
-        file: that it writes into a folder.
-        measure: measures it there, of (folder, callback_fn, options), and returns what the user holds.
-        stop: after how many looks at the clock part of it is measured.
-        forecast: what a dry run says; of an adaptive grid it says so each time.
-    """
-
-    file: str
+    file: str  # that it writes into a folder
     kind: FileKind
-    measure: Callable[..., Any]
-    stop: int
+    measure: Callable[..., Any]  # measures it there, of (folder, callback_fn, options), for what the user holds
+    stop: int  # after how many looks at the clock part of it is measured
     callbacks: tuple[Callable[[], Any], Callable[[], Any]] = (callback, other_callback)
-    forecast: str = ""
+    forecast: str = ""  # what a dry run says; of an adaptive grid it says so each time
 
     def __call__(self, folder, *, other=False, **options):
         folder.mkdir(exist_ok=True)

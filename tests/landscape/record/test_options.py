@@ -84,7 +84,8 @@ WRONG = [
     *((RUN, "tolerance", value, SHARE, typed) for value, typed in (
         (0, "--tolerance=0"), (1, "--tolerance=1"), (2.0, "--tolerance=2"), ("1%", ""), (True, ""))),
     *((RUN, "share", value, 'text such as "2/4", whose first number is from 1 to the second, or "array"', typed)
-      for value, typed in (("5/4", "--share=5/4"), ("half", "--share=half"), (2, ""), (0.5, ""))),
+      for value, typed in (("5/4", "--share=5/4"), ("half", "--share=half"), (2, ""), (0.5, ""), ("0/3", ""), ("1", ""),
+        ("a/b", ""), ("-1/3", ""), ("1/3 ", ""), ("", ""))),
     *((of, "budget", value, DURATION, typed) for of in (RUN, CURVATURE, SHARED) for value, typed in (
         ("soon", "--budget=soon"), ("30 parsecs", "--budget=30 parsecs"), (0, "--budget=0"), (-1.0, "--budget=-1"),
         (float("nan"), "--budget=nan"), (True, ""), ([1], ""))),
@@ -93,7 +94,7 @@ WRONG = [
         ("plan", 3, "a MeasurementPlan, the path of a landscape file, or None", ""),
         ("plan", "", "a path that is not blank", "--plan="),
         ("sample_memory", 0, MEMORY, "--sample-memory=0"), ("sample_memory", "200%", MEMORY, "--sample-memory=200%"),
-        ("sample_memory", True, MEMORY, ""))),
+        *(("sample_memory", wrong, MEMORY, "") for wrong in (True, 1.5, "much", "120%", "8 XB")))),
     *((of, "compile", value, 'True, False or "auto"', "") for of in (RUN, SHARED) for value in ("yes", 1, None)),
     *((of, "name", value, STEM, typed) for of in (RUN, CURVATURE) for value, typed in (
         ("a/b", "--name=a/b"), (".a", "--name=.a"), ("\0", ""), (" ", "--name= "), (3, ""))),

@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
-from figure_cases import build, build_line, build_real, build_unfinished
+from figure_cases import begun, build, build_line, build_real, build_unfinished
 from PIL import Image
 from waiting import PATIENCE
 
@@ -191,27 +191,20 @@ class TestErrors:
         with pytest.raises(ValueError, match=expected):
             hero(build(), **options)
 
-    def test_wrong_types_and_names(self):
-        with pytest.raises(TypeError, match=r"pixels must be \(width, height\)"):
-            hero(build(), pixels=640)
-        with pytest.raises(TypeError, match=r"pixels\[0\] must be an int"):
-            hero(build(), pixels=(640.5, 480))
-        with pytest.raises(TypeError, match="plot_hero has no argument 'color'"):
-            hero(build(), color="red")
-        with pytest.raises(KeyError, match="no metric"):
-            hero(build(), metric="nothing")
-
-    def test_a_line(self):
-        with pytest.raises(
-            ValueError, match=r"plot_hero needs a plane, but the landscape is a line; use plot_profile\."
-        ):
-            hero(build_line([1, 2, 3]))
-
-    def test_no_value_at_all(self):
-        data = build(np.full((4, 5), np.nan), points=0)
-        data.status[:] = PointStatus.PENDING
-        with pytest.raises(ValueError, match="needs a finite value of 'loss', but the landscape has none"):
-            hero(data)
+    @pytest.mark.parametrize(
+        ("data", "options", "error", "expected"),
+        [
+            (build(), {"pixels": 640}, TypeError, r"pixels must be \(width, height\)"),
+            (build(), {"pixels": (640.5, 480)}, TypeError, r"pixels\[0\] must be an int"),
+            (build(), {"color": "red"}, TypeError, "plot_hero has no argument 'color'"),
+            (build(), {"metric": "nothing"}, KeyError, "no metric"),
+            (build_line([1, 2]), {}, ValueError, r"plot_hero needs a plane, but .* is a line; use plot_profile\."),
+            (begun(build(points=0), 0), {}, ValueError, "needs a finite value of 'loss', but the landscape has none"),
+        ],
+    )
+    def test_wrong_types_names_and_landscapes(self, data, options, error, expected):
+        with pytest.raises(error, match=expected):
+            hero(data, **options)
 
     @pytest.mark.usefixtures("_renderer")
     def test_another_kind_of_file(self, tmp_path):

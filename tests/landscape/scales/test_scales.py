@@ -56,9 +56,8 @@ class TestScale:
         assert scale.low == 1e-3
         assert scale.label("loss") == "loss (log scale, 0 drawn as 0.001)"
         assert (scale.clipped_below, scale.extend) == (False, "min")
-        assert (
-            choose_scale(np.array([-1.0, 0.1, 2.0]), "log").label("loss") == "loss (log scale, 0 and less drawn as 0.1)"
-        )
+        both = choose_scale(np.array([-1.0, 0.1, 2.0]), "log")
+        assert both.label("loss") == "loss (log scale, 0 and less drawn as 0.1)"
         low = np.concatenate([[0.0, 1e-9], np.geomspace(1, 9, 30)])
         assert choose_scale(low, "log").label("loss") == "loss (log scale, clipped below 1, 0 drawn as 1)"
 
@@ -103,10 +102,9 @@ class TestScale:
 
     def test_a_clip_beyond_all_values_is_refused(self):
         values = np.append(np.linspace(0.4, 11.8, 30), np.inf)
+        text = r"clip must be a range that holds some .* from 0\.4 to 11\.8, but got"
         for clip in ((100, None), (100, 200), 0.1, (None, 0.1)):
-            with pytest.raises(
-                ValueError, match=r"clip must be a range that holds some .* from 0\.4 to 11\.8, but got"
-            ):
+            with pytest.raises(ValueError, match=text):
                 choose_scale(values, clip=clip)
         assert choose_scale(values, clip=100).high == 100
         assert choose_scale(values, clip=(11, None)).low == 11

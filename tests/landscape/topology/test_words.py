@@ -28,10 +28,8 @@ def file(tmp_path_factory):
 
 
 class TestText:
-    def test_one_minimum(self):
+    def test_one_minimum_and_several_with_the_deepest_barrier(self):
         assert minima_text(build()) == "1 minimum; of the grid on this plane, not of the network"
-
-    def test_several_with_the_deepest_barrier(self):
         text = "2 minima, deepest barrier 4.41; of the grid on this line, not of the network; 1 at the edge of the grid"
         assert minima_text(build_line(VALUES)) == text
 

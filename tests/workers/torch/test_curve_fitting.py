@@ -20,7 +20,8 @@ from workers.curves.curve import CurveShape, CurveTask, FittingSettings
 from workers.errors import CurveError
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
-from workers.torch.derivatives.curve_fitting import CurveFitter, CurveSamples
+from workers.measuring.curve_fitting import CurveSamples
+from workers.torch.derivatives.curve_fitting import TorchCurveFitter
 
 PLAN = MeasurementPlan(batch_size=256, threads=1)
 LONG = 1e9
@@ -91,7 +92,7 @@ def test_gradient_of_the_bends_is_that_of_finite_differences(kind, bends, t):
         with torch.no_grad():
             return float(nn.functional.cross_entropy(network(batch.inputs), batch.targets))
 
-    with contextlib.closing(CurveFitter(evaluator._differentiated(), samples, task)) as fitter:
+    with contextlib.closing(TorchCurveFitter(evaluator._differentiated(), samples, task)) as fitter:
         value, slope = fitter.gradient(held, t, batch)
     assert value == pytest.approx(loss(held), rel=1e-10)
     for _ in range(3):
@@ -149,7 +150,7 @@ def test_batchnorm_computes_with_the_batch_and_keeps_its_statistics():
     task = make_task(evaluator, a, b, batch_size=50)
     samples = CurveSamples(evaluator._main.samples, False, task.settings)
     batch = samples.batch(0)[0]
-    with contextlib.closing(CurveFitter(evaluator._differentiated(), samples, task)) as fitter:
+    with contextlib.closing(TorchCurveFitter(evaluator._differentiated(), samples, task)) as fitter:
         bends = fitter.fit(None, 0.0).bends
         value, _ = fitter.gradient(bends, 0.0, batch)
     trained = copy.deepcopy(a).train()

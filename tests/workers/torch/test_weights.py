@@ -12,7 +12,8 @@ from worker_cases import evaluator_of, seeded
 from collectors.networks.readers import read_network
 from workers.curvature.products import Products, ProductSettings
 from workers.curves.curve import CurveShape, CurveTask, FittingSettings
-from workers.torch.derivatives.curve_fitting import CurveFitter, CurveSamples
+from workers.measuring.curve_fitting import CurveSamples
+from workers.torch.derivatives.curve_fitting import TorchCurveFitter
 
 INPUTS = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.arange(40) % 3
@@ -103,7 +104,7 @@ def test_bends_follow_the_gradient_by_one_weight(way):
         evaluator.load(first, [{name: last[name] - first[name] for name in first}], {}, far_points=[(1.0,)])
         task = CurveTask(replace(FittingSettings(), shape=CurveShape("bezier", 1)), first, last, {})
         samples = CurveSamples(evaluator._main.samples, False, task.settings)
-        with contextlib.closing(CurveFitter(evaluator._differentiated(), samples, task)) as fitter:
+        with contextlib.closing(TorchCurveFitter(evaluator._differentiated(), samples, task)) as fitter:
             bends = np.full((1, sum(value.size for value in first.values())), 0.1, np.float32)
             slopes.append(fitter.gradient(bends, 0.4, samples.batch(0)[0])[1])
         evaluator.close()

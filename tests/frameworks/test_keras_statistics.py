@@ -1,0 +1,122 @@
+"""Keras: statistics of batch normalization anew at each point, on each back end, against float64 in NumPy."""
+
+import keras
+import numpy as np
+import pytest
+from cases import open_evaluator
+from keras_cases import data
+
+from collectors.networks.readers import describe_network, read_network
+from workers.errors import SamplesError
+
+# Keras' own way of reading a variable or a tensor makes NumPy 2 warn.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+
+layers = keras.layers
+EPSILON = 1e-3
+POINTS = np.array([[0.0], [0.7], [-0.4]])
+
+
+class Twice(keras.Model):
+    """Uses one normalization layer twice, and another one as training never does."""
+
+    def __init__(self, **normalizing):
+        super().__init__()
+        self.dense, self.norm = layers.Dense(6, name="dense"), layers.BatchNormalization(name="norm", **normalizing)
+        self.kept, self.drop = layers.BatchNormalization(name="kept"), layers.Dropout(0.5, seed=3)
+        self.head = layers.Dense(4, name="head")
+
+    def call(self, inputs, training=None):
+        hidden = self.norm(keras.ops.tanh(self.norm(self.dense(inputs), training=training)), training=training)
+        return self.head(self.drop(self.kept(hidden, training=False), training=training))
+
+
+def built(frozen=False, **normalizing):
+    keras.utils.set_random_seed(0)
+    network = Twice(**normalizing)
+    network.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    network(data()[0])
+    random = np.random.default_rng(1)
+    for layer in (network.norm, network.kept):
+        layer.set_weights([random.uniform(0.5, 2, 6) for _ in layer.weights])
+        layer.trainable = not frozen
+    return network
+
+
+def arrays_at(network, direction, place):
+    state = {name: array.astype(np.float64) for name, array in read_network(network).items()}
+    return state | {name: state[name] + place * array for name, array in direction.items()}
+
+
+def outputs_of(state, inputs, statistics, computed):
+    """Returns logits in float64; ``statistics`` gives those of a use of the layer, which ``computed`` gets to know."""
+
+    def normalized(values, name, mean, variance):
+        scaled = (values - mean) / np.sqrt(variance + EPSILON)
+        return scaled * state[f"{name}/gamma"] + state[f"{name}/beta"]
+
+    values = inputs @ state["dense/kernel"] + state["dense/bias"]
+    for use in range(2):
+        values = np.tanh(values) if use else values
+        own = values.mean(0), values.var(0)
+        computed.append(own)
+        values = normalized(values, "norm", *(own if statistics is None else statistics))
+    values = normalized(values, "kept", state["kept/moving_mean"], state["kept/moving_variance"])
+    return values @ state["head/kernel"] + state["head/bias"]
+
+
+def loss_at(state, batch_size):
+    x, y = data()
+    batches = [x[start : start + batch_size].astype(np.float64) for start in range(0, len(x), batch_size)]
+    computed = []
+    for batch in batches:
+        if len(batch) > 1:
+            outputs_of(state, batch, None, computed)
+    averaged = [np.mean(part, axis=0) for part in zip(*computed, strict=True)]
+    logits = outputs_of(state, x.astype(np.float64), averaged, [])
+    logits -= logits.max(1, keepdims=True)
+    return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(y)), y]))
+
+
+def line_of(network):
+    space, state = describe_network(network), read_network(network)
+    random = np.random.default_rng(2)
+    direction = {info.name: 0.5 * random.standard_normal(info.shape).astype("f") for info in space.trainable}
+    parameters, buffers = ({info.name: state[info.name] for info in part} for part in (space.parameters, space.buffers))
+    return parameters, direction, buffers
+
+
+# With 7 the last batch holds a single sample, which is left out.
+@pytest.mark.parametrize(("batch_size", "renorm"), [(50, False), (16, False), (7, False), (16, True)])
+def test_statistics_are_averaged_over_the_batches_and_the_uses_of_a_layer(batch_size, renorm):
+    network = built(renorm=renorm)
+    before = read_network(network)
+    parameters, direction, buffers = line_of(network)
+    expected = [loss_at(arrays_at(network, direction, place), batch_size) for (place,) in POINTS.tolist()]
+    options = {"buffers": "recalibrate", "recalibration_batch_size": batch_size}
+    evaluator = open_evaluator((network, network, data(), None), **options)
+    evaluator.load(parameters, [direction], buffers)
+    np.testing.assert_allclose(evaluator.measure(POINTS)["loss"], expected, rtol=1e-5)
+    at_origin = evaluator.measure_state(parameters, None)["loss"]
+    assert at_origin == pytest.approx(expected[0], rel=1e-5)
+    assert evaluator.measure_state(parameters, buffers)["loss"] != pytest.approx(at_origin, rel=1e-2)
+    # Between two networks each keeps its own.
+    end = {name: array + np.float32(0.5) for name, array in buffers.items() if name.startswith("norm/")}
+    evaluator.load(parameters, [direction], buffers, [end])
+    at_ends = evaluator.measure(np.array([[0.0], [1.0]]))["loss"]
+    moved = {name: parameters[name] + direction.get(name, np.float32(0)) for name in parameters}
+    own = evaluator.measure_state(parameters, buffers)["loss"], evaluator.measure_state(moved, buffers | end)["loss"]
+    np.testing.assert_allclose(at_ends, own, rtol=1e-6)
+    evaluator.close()
+    for name, array in read_network(network).items():
+        np.testing.assert_array_equal(array, before[name], err_msg=name)
+    assert (network.norm.momentum, network.norm.renorm, "call" in vars(network.norm)) == (0.99, renorm, False)
+
+
+def test_what_has_no_statistics_of_samples():
+    network = built(frozen=True)
+    with pytest.warns(UserWarning, match="changes nothing: the network has no normalization statistics"):
+        open_evaluator((network, network, data(), None), buffers="recalibrate").close()
+    network = built()
+    with pytest.raises(SamplesError, match="needs batches of at least two samples"):
+        open_evaluator((network, network, data(1), None), buffers="recalibrate")
