@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import typer
 
 from collectors.errors import LandscapeError, RunDirectoryError
+from collectors.run_directory.directory import RunDirectory, find_run
 from workers.errors import CallbackFunctionError, SampleLossesError
 
 from ..record.writer import noting_files
@@ -148,16 +149,12 @@ def sample_counts(option: str, text: str | None) -> int | dict[str, int] | None:
         ) from error
 
 
-def integers(option: str, text: str | None) -> list[int] | None:
-    """Returns the whole numbers of a text such as ``0,1``; None where the option is absent."""
-    expected = "whole numbers separated by commas, such as 0,1"
-    return None if text is None else list(numbers_between(",", option, text, expected, int))
+def _listed(number: type[_Number], expected: str) -> Callable[[str, str | None], list[_Number] | None]:
+    return lambda option, text: None if text is None else list(numbers_between(",", option, text, expected, number))
 
 
-def numbers(option: str, text: str | None) -> list[float] | None:
-    """Returns the numbers of a text such as ``-1,1.5``; None where the option is absent."""
-    expected = "numbers separated by commas, such as -1,1.5"
-    return None if text is None else list(numbers_between(",", option, text, expected, float))
+integers = _listed(int, "whole numbers separated by commas, such as 0,1")
+numbers = _listed(float, "numbers separated by commas, such as -1,1.5")
 
 
 def numbers_between(
@@ -186,19 +183,12 @@ def numbers_of(option: str, text: str, run_directory: str) -> list[int]:
     ends = [part.strip() for part in text.split("-")]
     if len(ends) != 2 or not all(end.isdecimal() for end in ends):
         return integers(option, text) or []
-    from collectors.run_directory.directory import RunDirectory, find_run
-
     first, last = map(int, ends)
     there = sorted(RunDirectory(find_run(run_directory)).metadata.files)
     found = [number for number in there if first <= number <= last]
     if not found:
         raise ValueError(f"{option} {text} holds no checkpoint of {run_directory}, which has {there}.")
     return found
-
-
-def given(**values: Any) -> dict[str, Any]:
-    """Returns the values that are not None."""
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def needed(flag: str, value: str | None, remedy: str) -> str:
@@ -233,17 +223,11 @@ def interruptible(*, overwrite: bool = False) -> Iterator[None]:
             yield
     except KeyboardInterrupt as error:
         word, number = ("Terminated", signal.SIGTERM) if is_terminated else ("Interrupted", signal.SIGINT)
-        typer.secho(f"\n{word}. {_what_is_kept(list(files), anew=overwrite)}", fg="yellow", err=True)
+        kept, anew = "This command measured nothing yet.", " without --overwrite" if overwrite else ""
+        if paths := list(files):
+            where = paths[0] if len(paths) == 1 else f"{len(paths)} files, the last of them {paths[-1]}"
+            kept = f"What was measured is in {where}; the same command{anew} continues from there."
+        typer.secho(f"\n{word}. {kept}", fg="yellow", err=True)
         raise typer.Exit(128 + number) from error
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _what_is_kept(files: Sequence[str], *, anew: bool) -> str:
-    if not files:
-        return "This command measured nothing yet."
-    where = files[0] if len(files) == 1 else f"{len(files)} files, the last of them {files[-1]}"
-    return (
-        f"What was measured is in {where}; the same command{' without --overwrite' if anew else ''} continues from "
-        "there."
-    )

@@ -12,6 +12,11 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
 
+from collectors.files.local_files import write_text
+from collectors.files.places import check_can_be_file
+
+from ..replacing import first_bytes
+
 _BEGINS = "# summary-landscape: options of "
 # Which values an option of a type may have in a file, in words too; any other is typed as text.
 _TYPES: Mapping[type, tuple[tuple[type, ...], str]] = {
@@ -74,7 +79,8 @@ def _read(file: Path) -> dict[str, Any]:
 def _checked(file: Path, key: str, value: Any, option: inspect.Parameter) -> Any:
     """Returns a value in the form in which it would be typed."""
     hint = get_args(option.annotation)[0]
-    kinds = [kind for kind in get_args(hint) if kind is not type(None)] if _is_union(hint) else [hint]
+    is_union = get_origin(hint) in (Union, UnionType)
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)] if is_union else [hint]
     several = get_origin(kinds[0]) is list
     types, expected = _TYPES.get(kinds[0], _TEXT)
     listed = value if several and isinstance(value, list) else [value]
@@ -86,16 +92,8 @@ def _checked(file: Path, key: str, value: Any, option: inspect.Parameter) -> Any
     return typed if several else typed[0]
 
 
-def _is_union(hint: Any) -> bool:
-    return get_origin(hint) in (Union, UnionType)
-
-
-def check_config(file: Path) -> None:
-    """Raises an error where ``--save-config`` would replace something else than such a file."""
-    from collectors.files.places import check_can_be_file
-
-    from ..replacing import first_bytes
-
+def save_config(file: Path, command: str, values: Mapping[str, Any], options: Mapping[str, inspect.Parameter]) -> None:
+    """Writes the values that differ from the defaults of the options, which are by their names in the file."""
     check_can_be_file("--save-config", file.absolute())
     begins = first_bytes(file, len(_BEGINS))
     if begins and begins != _BEGINS.encode():
@@ -103,13 +101,6 @@ def check_config(file: Path) -> None:
             f"--save-config {file} is there and was not written by --save-config. It was left as it is. Give another "
             "name."
         )
-
-
-def save_config(file: Path, command: str, values: Mapping[str, Any], options: Mapping[str, inspect.Parameter]) -> None:
-    """Writes the values that differ from the defaults of the options, which are by their names in the file."""
-    from collectors.files.local_files import write_text
-
-    check_config(file)
     given = {
         key: values[item.name]
         for key, item in options.items()

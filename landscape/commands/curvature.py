@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from collectors.run_directory.directory import CHECKPOINT_FOLDER
+
+from ..record.option import Option
 from ..record.options import CompareOptions, RunCurvatureOptions
 from .arguments import load_function, numbers_between, numbers_of, options_named
-from .options import WORKER_OPTIONS, RunDirectory, with_options
+from .options import OUTPUT, WORKER_OPTIONS, RunDirectory, with_options
 
 
 @with_options(
@@ -23,53 +27,36 @@ from .options import WORKER_OPTIONS, RunDirectory, with_options
         "density_probes": "--density (random starts)",
         "density_steps": "--density (products of each)",
     },
+    table={
+        "numbers": Option(None, help="Checkpoints such as 0,5,20, or 0-20 for all from 0 to 20; all when absent."),
+        "density": Option(None, help="Measure the density of all eigenvalues: random starts x products of each, such "
+            "as 4x40."),
+        "output": replace(OUTPUT, help="Directory of the curvature file."),
+    },
 )  # fmt: skip
 def curvature(
     run_directory: RunDirectory,
     *,
     function: str,
-    numbers: Annotated[
-        str | None, typer.Option(help="Checkpoints such as 0,5,20, or 0-20 for all from 0 to 20; all when absent.")
-    ] = None,
-    density: Annotated[
-        str | None,
-        typer.Option(help="Measure the density of all eigenvalues: random starts x products of each, such as 4x40."),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option("-o", "--output", help="Directory of the curvature file.", rich_help_panel="Output"),
-    ] = None,
+    numbers: str | None,
+    density: str | None,
     **options: Any,
 ) -> Sequence[Any]:
     """Measures how sharp the loss is at a run's checkpoints; after an interruption the same command continues."""
     from ..curvature.facts import curvature_text
     from ..summary_landscape import SummaryLandscape
 
-    found = SummaryLandscape(run_directory).gen_curvature(
-        load_function(function),
-        None if numbers is None else numbers_of("--numbers", numbers, run_directory),
-        output=output,
-        **_density(density),
-        **options,
-    )
+    run, called = SummaryLandscape(run_directory), load_function(function)
+    chosen = None if numbers is None else numbers_of("--numbers", numbers, run_directory)
+    if density is not None:
+        expected = "random starts x products of each, such as 4x40"
+        starts = numbers_between("x", "--density", density, expected, int, (2,))
+        options["density_probes"], options["density_steps"] = starts
+    found = run.gen_curvature(called, chosen, **options)
     if found is None:
         return []
     typer.echo(curvature_text(found))
     return [found]
-
-
-def _density(text: str | None) -> dict[str, Any]:
-    """Returns random starts and the products of each, where they are given."""
-    if text is None:
-        return {}
-    expected = "random starts x products of each, such as 4x40"
-    return dict(
-        zip(
-            ("density_probes", "density_steps"),
-            numbers_between("x", "--density", text, expected, int, (2,)),
-            strict=True,
-        )
-    )
 
 
 @with_options(
@@ -79,6 +66,11 @@ def _density(text: str | None) -> dict[str, Any]:
     "compile", "dry_run",
     kind=CompareOptions,
     called={"recipes": "RECIPE=NETWORK,NETWORK"},
+    table={
+        "output": replace(OUTPUT, help="The comparison file, such as compare.h5."),
+        "paired": Option(False, help="Compare the first networks of two recipes, the second ones, and so on.",
+            flags=("--paired",)),
+    },
 )  # fmt: skip
 def compare(
     recipes: Annotated[
@@ -91,13 +83,7 @@ def compare(
     ],
     *,
     function: str,
-    output: Annotated[
-        str | None,
-        typer.Option("-o", "--output", help="The comparison file, such as compare.h5.", rich_help_panel="Output"),
-    ] = None,
-    paired: Annotated[
-        bool, typer.Option("--paired", help="Compare the first networks of two recipes, the second ones, and so on.")
-    ] = False,
+    paired: bool,
     **options: Any,
 ) -> Sequence[Any]:
     """Says which recipe ends in the flatter minimum; after an interruption the same command continues."""
@@ -105,7 +91,7 @@ def compare(
 
     asked = recipes_of(recipes, paired=paired)
     with options_named(recipe_spelling(asked)):
-        comparison = measure(asked, load_function(function), output=output, **options)
+        comparison = measure(asked, load_function(function), **options)
     if comparison is None:
         return []
     typer.echo(comparison.summary())
@@ -114,8 +100,6 @@ def compare(
 
 def recipes_of(texts: Sequence[str], *, paired: bool = False) -> dict[str, Any]:
     """Returns recipes from texts such as ``sgd=run_1,run_2``."""
-    from collectors.run_directory.directory import CHECKPOINT_FOLDER
-
     found: dict[str, Any] = {}
     for text in texts:
         name, separator, listed = text.partition("=")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,54 +12,62 @@ import typer
 from collectors.validation import check_choice
 
 from ..record.option import Option
+from ..replacing import check_no_input
 from .arguments import check_left_out, integers, load_function, needed, options_named
-from .options import with_options
+from .options import OUTPUT, with_options
 
-_TRACKERS = ("tensorboard", "wandb", "mlflow")
-_OF_FORMATS: Mapping[str, Option] = {
+# The trackers, and which of the options each of them has.
+_TRACKERS = {"tensorboard": ("directory",), "wandb": ("run", "project"), "mlflow": ("run", "project")}
+
+
+def _under(panel: str, **options: Option) -> dict[str, Option]:
+    return {name: replace(option, panel=panel) for name, option in options.items()}
+
+
+_OF_FORMATS = {
     "format": Option(None, words=("csv", "glb", "gltf", "landscaper", "li", "mindinsight", "netcdf", "npz", "vtk"),
-        help="The other program's format; not needed for .csv, .glb, .gltf, .nc, .npz and .vts.", typed=str | None),
-    "metric": Option(None, help="Which measured value, where the format holds one only; by default the loss.",
-        typed=str | None),
+        help="The other program's format; not needed for .csv, .glb, .gltf, .nc, .npz and .vts."),
+    "metric": Option(None, help="Which measured value, where the format holds one only; by default the loss."),
 }  # fmt: skip
-_OF_TRACKERS: Mapping[str, Option] = {
-    "to": Option(None, words=_TRACKERS, help="Show it in an experiment tracker: its picture and, but for TensorBoard, "
-        "page and file as well.", typed=str | None, panel="Tracker"),
-    "run": Option(None, help="The id of a run of Weights & Biases or MLflow; by default a new one is made for it.",
-        typed=str | None, panel="Tracker"),
-    "project": Option(None, help="The run's project (wandb) or experiment (mlflow).", typed=str | None,
-        panel="Tracker"),
-    "directory": Option(None, help="Of tensorboard: where its event file goes; by default beside the landscape.",
-        typed=Path | None, panel="Tracker"),
-    "name": Option(None, help="What it is called there; by default as the file.", typed=str | None, panel="Tracker"),
-}  # fmt: skip
-_OF_IMPORTS: Mapping[str, Option] = {
-    "source": Option(None, words=("auto", "li", "landscaper", "checkpoints"), help="What FILE is: another program's "
+_OF_TRACKERS = _under(
+    "Tracker",
+    to=Option(None, words=tuple(_TRACKERS), help="Show it in an experiment tracker: its picture and, but for "
+        "TensorBoard, page and file as well."),
+    run=Option(None, help="The id of a run of Weights & Biases or MLflow; by default a new one is made for it."),
+    project=Option(None, help="The run's project (wandb) or experiment (mlflow)."),
+    directory=Option(None, help="Of tensorboard: where its event file goes; by default beside the landscape.",
+        typed=Path | None),
+    name=Option(None, help="What it is called there; by default as the file."),
+)  # fmt: skip
+_OF_IMPORTS = _under(
+    "Import",
+    source=Option(None, words=("auto", "li", "landscaper", "checkpoints"), help="What FILE is: another program's "
         "(a surface file of Li et al.'s scripts, an archive of Landscaper; auto finds out which), or checkpoints of "
-        "one training. --output is the landscape file to write, of checkpoints the run directory.",
-        flags=("--from",), typed=str | None, panel="Import"),
-    "loss": Option(None, help="Of li: which data set is the loss; by default train_loss.", typed=str | None,
-        panel="Import"),
-    "axis_order": Option(None, words=("xy", "yx"), help="Of landscaper: xy is as it computes, yx as it draws; by "
-        "default xy.", typed=str | None, panel="Import"),
-}  # fmt: skip
-_OF_CHECKPOINTS: Mapping[str, Option] = {
-    "numbers": Option(None, help="The step or epoch of each, such as 1,2,3; else what their names or the files say.",
-        typed=str | None, panel="Checkpoints"),
-    "unit": Option(None, words=("step", "epoch"), help="What the numbers count; else what the names or the files say.",
-        typed=str | None, panel="Checkpoints"),
-    "strip_prefix": Option(None, help="What the names of the wanted tensors begin with, such as model.; it is removed.",
-        typed=str | None, panel="Checkpoints"),
-    "function": Option(None, help="module:function of the callback_fn, whose network reads Keras' files; others need "
-        "none.", typed=str | None, panel="Checkpoints"),
-    "network_name": Option(None, help="What to call the network; by default network.", typed=str | None,
-        panel="Checkpoints"),
-}  # fmt: skip
+        "one training. --output is the landscape file to write, of checkpoints the run directory.", flags=("--from",)),
+    loss=Option(None, help="Of li: which data set is the loss; by default train_loss."),
+    axis_order=Option(None, words=("xy", "yx"), help="Of landscaper: xy is as it computes, yx as it draws; by default "
+        "xy."),
+)  # fmt: skip
+_OF_CHECKPOINTS = _under(
+    "Checkpoints",
+    numbers=Option(None, help="The step or epoch of each, such as 1,2,3; else what their names or the files say."),
+    unit=Option(None, words=("step", "epoch"), help="What the numbers count; else what the names or the files say."),
+    strip_prefix=Option(None, help="What the names of the wanted tensors begin with, such as model.; it is removed."),
+    function=Option(None, help="module:function of the callback_fn, whose network reads Keras' files; others need "
+        "none."),
+    network_name=Option(None, help="What to call the network; by default network."),
+)  # fmt: skip
 _CONVERTED = {**_OF_FORMATS, **_OF_IMPORTS, **_OF_CHECKPOINTS, **_OF_TRACKERS}
 
 
 @with_options(
-    "output", "format", "metric", "overwrite", *_OF_IMPORTS, *_OF_CHECKPOINTS, *_OF_TRACKERS, table=_CONVERTED,
+    "output", "format", "metric", "overwrite", *_OF_IMPORTS, *_OF_CHECKPOINTS, *_OF_TRACKERS,
+    table={
+        **_CONVERTED,
+        "output": replace(OUTPUT, help="The file to write; for mindinsight and checkpoints a directory (or its URL).",
+            panel=""),
+        "overwrite": Option(False, help="Replace what is there.", flags=("--overwrite",)),
+    },
     called={"path": "--output", "place": "--directory"},
 )  # fmt: skip
 def convert(
@@ -70,13 +79,9 @@ def convert(
             "checkpoints, a folder of them, a pattern in quotes.",
         ),
     ],
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o", "--output", help="The file to write; for mindinsight and checkpoints a directory (or its URL)."
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    *,
+    output: str | None,
+    overwrite: bool,
     **options: Any,
 ) -> None:
     """Takes a landscape to another program or an experiment tracker, or what others wrote into a file or run of ours.
@@ -104,19 +109,19 @@ def convert(
         )
     if tracker is not None:
         check_left_out(where, {"output": output, "overwrite": overwrite})
-        return _log(files[0], tracker, options)
-    if source == "checkpoints":
-        return _import_checkpoints(files, needed("--output", output, "give the run directory"), overwrite, options)
-    target = Path(needed("--output", output, "give a file such as -o NAME.csv, or --to a tracker"))
-    if source is not None:
-        return _import(files[0], target, overwrite, options)
-    return _export(files[0], target, overwrite, options)
+        _log(files[0], tracker, options)
+    elif source == "checkpoints":
+        _import_checkpoints(files, needed("--output", output, "give the run directory"), overwrite, options)
+    else:
+        target = Path(needed("--output", output, "give a file such as -o NAME.csv, or --to a tracker"))
+        convert_one = _export if source is None else _import
+        convert_one(files[0], target, overwrite, options)
 
 
 def _export(file: str, output: Path, overwrite: bool, options: Mapping[str, Any]) -> None:
     from ..landscape import Landscape
 
-    for path in Landscape.load(file).export(output, options["format"], metric=options["metric"], overwrite=overwrite):
+    for path in Landscape.load(file).export(output, overwrite=overwrite, **options):
         typer.echo(str(path))
 
 
@@ -124,15 +129,12 @@ def _log(file: str, tracker: str, options: Mapping[str, Any]) -> None:
     from .. import trackers
     from ..landscape import Landscape
 
-    check_choice("--to", tracker, _TRACKERS)
+    check_choice("--to", tracker, tuple(_TRACKERS))
     run, project, directory, name = (options[name] for name in ("run", "project", "directory", "name"))
-    for option, value, places in (
-        ("--run", run, ("wandb", "mlflow")),
-        ("--project", project, ("wandb", "mlflow")),
-        ("--directory", directory, ("tensorboard",)),
-    ):
-        if value is not None and tracker not in places:
-            raise ValueError(f"{option} is for --to {' and --to '.join(places)}; leave it out.")
+    for option in ("run", "project", "directory"):
+        if options[option] is not None and option not in _TRACKERS[tracker]:
+            places = [place for place, known in _TRACKERS.items() if option in known]
+            raise ValueError(f"--{option} is for --to {' and --to '.join(places)}; leave it out.")
     landscape = Landscape.load(file)
     if tracker == "tensorboard":
         trackers.log_to_tensorboard(landscape, directory, name=name)
@@ -147,7 +149,6 @@ def _log(file: str, tracker: str, options: Mapping[str, Any]) -> None:
 
 def _import(file: str, output: Path, overwrite: bool, options: Mapping[str, Any]) -> None:
     from ..landscape import Landscape
-    from ..replacing import check_no_input
 
     check_no_input("output", output, [file])
     check_choice("--from", options["source"], _OF_IMPORTS["source"].words)
@@ -160,6 +161,7 @@ def _import(file: str, output: Path, overwrite: bool, options: Mapping[str, Any]
 
 def _import_checkpoints(files: Sequence[str], output: str, overwrite: bool, options: Mapping[str, Any]) -> None:
     from collectors.run_directory.importing import import_checkpoints
+    from workers.pools.first_call import FirstCall
 
     function, name = options["function"], options["network_name"]
     arguments = {
@@ -176,7 +178,7 @@ def _import_checkpoints(files: Sequence[str], output: str, overwrite: bool, opti
             numbers=integers("--numbers", options["numbers"]),
             unit=options["unit"],
             strip_prefix=options["strip_prefix"],
-            network=None if function is None else _network_of(function),
+            network=None if function is None else FirstCall(load_function(function)).network(),
             network_name="network" if name is None else name,
             existing="overwrite" if overwrite else "error",
             report=typer.echo,
@@ -184,19 +186,17 @@ def _import_checkpoints(files: Sequence[str], output: str, overwrite: bool, opti
     typer.echo(f"{run.path}: {run.settings.unit}s {sorted(run.metadata.files)}")
 
 
-def _network_of(function: str) -> object:
-    from workers.pools.first_call import FirstCall
-
-    return FirstCall(load_function(function)).network()
-
-
-@with_options(called={"path": "--output"})
+@with_options("output", "overwrite", called={"path": "--output"}, table={
+    "output": replace(OUTPUT, default=..., help="The landscape file to write.", typed=str, panel=""),
+    "overwrite": Option(False, help="Replace a landscape file that is there.", flags=("--overwrite",)),
+})  # fmt: skip
 def merge(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Files of one landscape, at least two, or their URLs.")
     ],
-    output: Annotated[str, typer.Option("-o", "--output", help="The landscape file to write.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a landscape file that is there.")] = False,
+    *,
+    output: str,
+    overwrite: bool,
 ) -> None:
     """Joins the files of one landscape that several jobs measured with --share.
 

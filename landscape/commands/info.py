@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any
 
 import typer
 
 from ..record.options import OPTIONS
+from ..record.whole_file import kind_of, path_of
 from .arguments import check_left_out
+from .curvature import curvature
+from .next_steps import steps_of, steps_text
 from .options import WORKER_OPTIONS, with_options
 from .page import facts_of, print_facts
+from .run_facts import read_contents, run_json, run_text
 
 
 @with_options("device_ids", *WORKER_OPTIONS, "as_json", called={"summary_dir": "PATH"})
@@ -32,8 +37,6 @@ def info(
     landscape info run/landscape_result.h5 --json
     landscape info --devices 0,1
     """
-    from ..record.whole_file import kind_of
-
     if file is None:
         from workers.pools.open_pool import report_devices
 
@@ -42,29 +45,15 @@ def info(
         return
     unusual = {name: value for name, value in options.items() if value != OPTIONS[name].default}
     check_left_out("with PATH; it belongs to `landscape info` without one", unusual)
-    if _is_directory(file):
-        _show_run(file, as_json=as_json)
+    is_directory = False
+    with contextlib.suppress(OSError):  # reading it says what is wrong
+        is_directory = path_of(file).is_dir()
+    if not is_directory:
+        load, text_of, values_of = facts_of(kind_of(file))
+        found = load(file)
+        print_facts(lambda: values_of(found), lambda: text_of(found), as_json=as_json)
         return
-    load, text_of, values_of = facts_of(kind_of(file))
-    found = load(file)
-    print_facts(lambda: values_of(found), lambda: text_of(found), as_json=as_json)
-
-
-def _is_directory(place: str) -> bool:
-    from ..record.whole_file import path_of
-
-    try:
-        return path_of(place).is_dir()
-    except OSError:
-        return False  # reading it says what is wrong
-
-
-def _show_run(directory: str, *, as_json: bool) -> None:
-    from .curvature import curvature
-    from .next_steps import steps_of, steps_text
-    from .run_facts import read_contents, run_json, run_text
-
-    contents = read_contents(directory)
+    contents = read_contents(file)
     steps = steps_of(contents, vars(curvature)["spelling"])
     print_facts(
         lambda: run_json(contents, steps),

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ..diagnosis.options import CheckOptions
+from ..record.option import Option
 from ..record.options import OPTIONS
+from ..record.writer import make_output_folder
 from ..report.options import ReportOptions
-from .arguments import as_typed, given, interruptible, load_function, numbers_of, options_named
+from .arguments import as_typed, interruptible, load_function, numbers_of, options_named
 from .curvature import recipe_spelling, recipes_of
 from .next_steps import has_values
-from .options import RUN_OPTIONS, WORKER_OPTIONS, RunDirectory, with_options
+from .options import OUTPUT, RUN_OPTIONS, WORKER_OPTIONS, RunDirectory, with_options
 from .page import print_facts, print_result
 from .plot import draw_beside
 
@@ -34,6 +36,17 @@ if TYPE_CHECKING:
         "collect_landscape={'create_landscape': {'train': True}}": "--train",
         "collect_landscape={'create_landscape': {'result': True}}": "--result",
     },
+    table={
+        "size": Option(None, help="Grid points per axis (3 to 256).", typed=int | None, panel="Grid"),
+        "train": Option(None, help="Measure the intervals' PCA landscapes.", typed=bool | None, panel="Grid"),
+        "result": Option(None, help="Measure the landscape of the result, around the last checkpoint.",
+            typed=bool | None, panel="Grid"),
+        "interval": Option(None, help="Checkpoints of a PCA landscape: 0,5,10, or 0-10 for all from 0 to 10; repeat it "
+            "for more landscapes.", typed=list[str] | None, panel="Grid"),
+        "output": replace(OUTPUT, help="Directory of the landscape files."),
+        "plot": Option(False, help="Draw each landscape too, into a PNG beside its file (for a URL, here).",
+            flags=("--plot/--no-plot",), panel="Output"),
+    },
 )  # fmt: skip
 def run(
     run_directory: RunDirectory,
@@ -41,33 +54,12 @@ def run(
     function: str,
     device_ids: Any,
     num_samples: Any,
-    size: Annotated[int | None, typer.Option(help="Grid points per axis (3 to 256).", rich_help_panel="Grid")] = None,
-    train: Annotated[
-        bool | None, typer.Option(help="Measure the intervals' PCA landscapes.", rich_help_panel="Grid")
-    ] = None,
-    result: Annotated[
-        bool | None,
-        typer.Option(help="Measure the landscape of the result, around the last checkpoint.", rich_help_panel="Grid"),
-    ] = None,
-    interval: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Checkpoints of a PCA landscape: 0,5,10, or 0-10 for all from 0 to 10; repeat it for more landscapes.",
-            rich_help_panel="Grid",
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option("-o", "--output", help="Directory of the landscape files.", rich_help_panel="Output"),
-    ] = None,
-    plot: Annotated[
-        bool,
-        typer.Option(
-            "--plot/--no-plot",
-            help="Draw each landscape too, into a PNG beside its file (for a URL, here).",
-            rich_help_panel="Output",
-        ),
-    ] = False,
+    size: int | None,
+    train: bool | None,
+    result: bool | None,
+    interval: list[str] | None,
+    output: str | None,
+    plot: bool,
     **options: Any,
 ) -> Sequence[Any]:
     """Measures the landscapes of a collected run; after an interruption the same command continues."""
@@ -75,12 +67,14 @@ def run(
 
     if train is False and result is False:
         raise ValueError("--no-train and --no-result leave no landscape to measure; leave one of them out.")
-    replaced = given(
-        landscape_size=size,
-        num_samples=num_samples,
-        create_landscape=given(train=train, result=result) or None,
-        intervals=[numbers_of("--interval", text, run_directory) for text in interval or ()] or None,
-    )
+    wanted = {name: value for name, value in (("train", train), ("result", result)) if value is not None}
+    asked = {
+        "landscape_size": size,
+        "num_samples": num_samples,
+        "create_landscape": wanted or None,
+        "intervals": [numbers_of("--interval", text, run_directory) for text in interval or ()] or None,
+    }
+    replaced = {name: value for name, value in asked.items() if value is not None}
     landscapes = SummaryLandscape(run_directory).gen_landscapes_with_multi_process(
         load_function(function), replaced or None, device_ids, output, **options
     )
@@ -100,13 +94,7 @@ def run(
         "seed": replace(OPTIONS["seed"], help="Seed of a random choice of samples."),
     },
 )  # fmt: skip
-def check(
-    run_directory: RunDirectory,
-    *,
-    function: str,
-    as_json: bool,
-    **options: Any,
-) -> None:
+def check(run_directory: RunDirectory, *, function: str, as_json: bool, **options: Any) -> None:
     """Says in seconds whether a callback_fn measures what a run trained; exit code 1 if something is wrong.
 
     It measures a few checkpoints and compares them with the losses that training logged. It writes nothing.
@@ -123,23 +111,16 @@ def check(
     "function", "recipe", "device_ids", "num_samples", "budget", "output", "name", "as_json", "overwrite",
     *WORKER_OPTIONS, "seed", "samples", "seed_each_point", "progress", "plan", "sample_memory", "dry_run",
     kind=ReportOptions,
-    table={"name": replace(OPTIONS["name"], help='Beginning of the file names, instead of "report".')},
+    table={
+        "name": replace(OPTIONS["name"], help='Beginning of the file names, instead of "report".'),
+        "recipe": Option(None, help="Compare recipes too, as landscape compare does; once for each of them.",
+            metavar="RECIPE=NETWORK,NETWORK", typed=list[str] | None),
+        "output": replace(OUTPUT, help="Directory of the page and its files.", panel=""),
+    },
     called={"summary_dir": "RUN_DIRECTORY", "name=": "--name"},
 )  # fmt: skip
 def report(
-    run_directory: RunDirectory,
-    *,
-    function: str,
-    recipe: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RECIPE=NETWORK,NETWORK",
-            help="Compare recipes too, as landscape compare does; once for each of them.",
-        ),
-    ] = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the page and its files.")] = None,
-    as_json: bool,
-    **options: Any,
+    run_directory: RunDirectory, *, function: str, recipe: list[str] | None, as_json: bool, **options: Any
 ) -> None:
     """Says what a run can tell: measures it, and writes one page with the answers in words.
 
@@ -154,7 +135,7 @@ def report(
 
     def measure() -> Report | None:
         run = SummaryLandscape(run_directory)
-        return run.report(load_function(function), recipes, output=output, **options)
+        return run.report(load_function(function), recipes, **options)
 
     with options_named(recipe_spelling(recipes or {})):
         if as_json:
@@ -163,15 +144,11 @@ def report(
             typer.echo(str(found))
 
 
-@with_options()
-def demo(
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where the run and its pictures go.")] = Path(
-        "demo_output"
-    ),
-) -> Sequence[Any]:
+@with_options("output", table={"output": replace(OUTPUT, default=Path("demo_output"), typed=Path, panel="",
+    help="Where the run and its pictures go.")})  # fmt: skip
+def demo(output: Path) -> Sequence[Any]:
     """Trains a small network on handwritten digits, measures its two landscapes, draws them."""
     from ..demo import run_demo
-    from ..record.writer import make_output_folder
 
     make_output_folder("--output", output.absolute())
     with interruptible():

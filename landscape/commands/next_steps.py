@@ -7,15 +7,19 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import typer
 
-if TYPE_CHECKING:
-    from collectors.files.places import AnyPath
+from collectors.files.places import is_url
 
-    from ..record.option import Option
-    from .run_facts import FoundFile, RunContents
+from ..facts import sample_counts
+from ..planes.plane_file import directions_path
+from ..record.checks import PointStatus
+from ..record.option import Option
+from ..record.options import RunCurvatureOptions, options_of
+from ..sampling.sampling import share_of
+from .run_facts import FoundFile, RunContents
 
 PLACEHOLDER = "module:callback_fn"
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -26,47 +30,21 @@ _OF_CURVATURE = (
 )  # fmt: skip
 
 
-class Measured(Protocol):
-    """A landscape, a curvature or a comparison that a command measured."""
-
-    @property
-    def path(self) -> AnyPath | None:
-        """Its file, if it has one."""
-
-    @property
-    def statuses(self) -> Sequence[Any]:
-        """``PointStatus`` of every task, those of a grid first."""
-
-
 def picture_beside(file: object) -> Path:
     """Returns where the picture of a file goes: beside it, or, where that is behind a URL, into this folder."""
-    from collectors.files.places import is_url
-
     path = Path(str(file))
     return Path(f"{path.stem}.png") if is_url(str(file)) else path.with_suffix(".png")
 
 
-def look_command(file: object) -> str:
-    """Returns the command that shows a file."""
-    return _typed("plot", file)
-
-
-def plot_command(file: object) -> str:
-    """Returns the command that draws a file."""
-    return _typed("plot", file, "-o", picture_beside(file))
-
-
-def show_where_to_look(measured: Sequence[Measured]) -> None:
+def show_where_to_look(measured: Sequence[Any]) -> None:
     """Says on standard error, which no program reads, how to look at the files of what was measured."""
     for item in measured:
         if item.path is not None and has_values(item):
-            typer.echo(f"Look at it: {look_command(item.path)}", err=True)
+            typer.echo(f"Look at it: {_typed('plot', item.path)}", err=True)
 
 
-def has_values(measured: Measured) -> bool:
-    """Returns whether anything was measured that can be shown."""
-    from ..record.checks import PointStatus
-
+def has_values(measured: Any) -> bool:
+    """Returns whether anything was measured that can be shown, be it a landscape, a curvature or a comparison."""
     return bool((measured.statuses[0] == PointStatus.MEASURED).any())
 
 
@@ -85,9 +63,9 @@ def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str,
         steps.append(("measure its landscapes", _typed("run", *asked)))
     shown = [file for file in files if file.is_measured]
     planes = [file for file in shown if file.word == "landscape"]
-    steps += [("look at a landscape in the browser", look_command(file.typed)) for file in planes]
+    steps += [("look at a landscape in the browser", _typed("plot", file.typed)) for file in planes]
     drawn = [*planes[:1], *(file for file in shown if file.word != "landscape")]
-    steps += [("draw a picture", plot_command(file.typed)) for file in drawn]
+    steps += [("draw a picture", _typed("plot", file.typed, "-o", picture_beside(file.typed))) for file in drawn]
     has_curvature = any(file.word == "curvature" for file in files)
     if planes and not has_curvature and contents.run.metadata.framework in _WITH_CURVATURE:
         steps.append(("measure how sharp it is", _typed("curvature", *asked)))
@@ -115,7 +93,6 @@ def steps_text(contents: RunContents, steps: Sequence[tuple[str, str]]) -> str:
 
 
 def function_of(contents: RunContents) -> str:
-    """Returns the callback_fn that the files name, if one does."""
     said = [file.header.attributes.get("function") for file in contents.files if file.header is not None]
     # The text comes from a file, which somebody else may have written.
     return next((text for text in said if isinstance(text, str) and _FUNCTION.fullmatch(text)), PLACEHOLDER)
@@ -135,8 +112,6 @@ def _lacks_landscapes(contents: RunContents) -> bool:
 
 def _share_of(file: FoundFile) -> str:
     """Returns which share of a landscape a file has, such as "2of4"; "" where it is a landscape of its own."""
-    from ..sampling.sampling import share_of
-
     share = "" if file.header is None else share_of(file.header.attributes)
     return share if file.place.stem.endswith(f"_{share}") else ""
 
@@ -170,8 +145,6 @@ def _continuing(
 
 def _has_its_plane(file: FoundFile) -> bool:
     """Returns whether the plane of a landscape can be made again, from the run or from the file beside it."""
-    from ..planes.plane_file import directions_path
-
     assert file.header is not None
     said = file.header.attributes
     identity = said.get("identity")
@@ -184,9 +157,6 @@ def _has_its_plane(file: FoundFile) -> bool:
 
 def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[str, str]) -> list[object]:
     """Returns what was typed for a curvature file, as far as it differs from what is meant without it."""
-    from ..facts import sample_counts
-    from ..record.options import RunCurvatureOptions, options_of
-
     assert file.header is not None
     said, table = file.header.attributes, options_of(RunCurvatureOptions)
     typed = [word for name in _OF_CURVATURE for word in _words(flags[name], said.get(name), table[name])]

@@ -13,11 +13,12 @@ import typer
 from typer.core import TyperCommand
 
 from ..planes.further_runs import as_also
+from ..record.hdf5 import LANDSCAPE
 from ..record.option import Option
 from ..record.options import GridOptions, MeasureOptions, RunOptions, options_of, table_of
 from . import config
 from .arguments import integers, interruptible, numbers, options_named, sample_counts
-from .next_steps import Measured, show_where_to_look
+from .next_steps import show_where_to_look
 from .page import facts_of, print_result
 
 PANELS = ("Grid", "Samples", "Directions", "Workers", "Output")
@@ -30,7 +31,7 @@ _ORDER = (None, "Curve", *PANELS, "Page", "Hero", "Animation", "Curvature", "Imp
 _WORD, _TEXT, _LONGEST_TYPE = "<word>", "<str>", 8
 
 # A command that measures returns what it measured, in files or not.
-_Command = Callable[..., Sequence[Measured] | None]
+_Command = Callable[..., Sequence[Any] | None]
 _NOTHING: Mapping[str, Any] = {}
 
 WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")
@@ -42,6 +43,8 @@ SURVEY_OPTIONS = tuple(
 RunDirectory = Annotated[
     str, typer.Argument(help="The directory that a SummaryCollector wrote, or its URL such as s3://bucket/run.")
 ]
+
+OUTPUT = Option(None, flags=("-o", "--output"), panel="Output")
 
 _COMMON: Mapping[str, Option] = {
     "function": Option(
@@ -58,15 +61,11 @@ def _number_or_text(_option: str, text: str | None) -> float | str | None:
         return text
 
 
-def _names(_option: str, text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(part.strip() for part in text.split(","))
-
-
 # What is typed in another form than Python's: of the option and its text, what Python takes.
 _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "device_ids": integers,
     "num_samples": sample_counts,
-    "which": _names,
+    "which": lambda _option, text: None if text is None else tuple(part.strip() for part in text.split(",")),
     "budget": _number_or_text,
     "limits": numbers,
     "compile": lambda _option, value: "auto" if value is None else value,
@@ -74,32 +73,11 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
 }
 
 
-def _values(measured: Measured) -> dict[str, Any]:
-    from ..record.hdf5 import LANDSCAPE
+def _values(measured: Any) -> dict[str, Any]:
     from ..record.record import Record
 
     *_, values_of = facts_of(measured.schema.kind if isinstance(measured, Record) else LANDSCAPE)
     return values_of(measured)
-
-
-def _all_values(measured: Sequence[Measured] | None) -> list[dict[str, Any]]:
-    return [_values(item) for item in measured or ()]
-
-
-def choice(choices: Sequence[str], *flags: str, help: str, **more: Any) -> Any:
-    """Returns typer's option of a few words, which its help lists and a shell completes."""
-    # Whoever takes the value checks it, so that a wrong word gets the same error as in Python.
-
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in choices if word.startswith(incomplete)]
-
-    return typer.Option(*flags, help=help, metavar=f"[{'|'.join(choices)}]", autocompletion=complete, **more)
-
-
-def explained(option: Option) -> str:
-    """Returns the first sentence on an option, for a help."""
-    sentence = option.text.replace("``", "").split(". ")[0].rstrip(".")
-    return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
 def with_options(
@@ -143,7 +121,8 @@ def with_options(
                     config.save_config(target, command.__name__, typed, in_file)
                 measure = functools.partial(command, **{**values, **checked})
                 if as_json:
-                    measured = print_result(measure, _all_values, dry_run=checked.get("dry_run", False))
+                    dry_run = checked.get("dry_run", False)
+                    measured = print_result(measure, lambda found: list(map(_values, found or ())), dry_run=dry_run)
                 else:
                     measured = measure()
                 if measured and values.get("progress", True):
@@ -159,19 +138,21 @@ def with_options(
 
 
 def _shown(name: str, option: Option) -> inspect.Parameter:
-    """Returns an option as typer reads it."""
+    """Returns an option as typer reads it: its help is the first sentence, its words a shell completes."""
     default = ",".join(option.default) if isinstance(option.default, tuple) else option.default
     if type(None) in get_args(option.typed):
         default = None
     elif default is ...:
         default = inspect.Parameter.empty
-    text, kind = option.help or explained(option), option.typed or (str | None if default is None else type(default))
-    info = (
-        choice(option.choices, *option.flags, help=text, rich_help_panel=option.panel or None)
-        if option.choices
-        else typer.Option(*option.flags, help=text, metavar=option.metavar, rich_help_panel=option.panel or None)
-    )
-    annotation = Annotated[kind, info]  # type: ignore[valid-type]
+    sentence = option.text.replace("``", "").split(". ")[0].rstrip(".")
+    more: dict[str, Any] = {"help": option.help or f"{sentence[:1].upper()}{sentence[1:]}.", "metavar": option.metavar}
+    if words := option.choices:
+        # Whoever takes the value checks it, so that a wrong word gets the same error as in Python.
+        more["autocompletion"] = lambda incomplete: [word for word in words if word.startswith(incomplete)]
+        more["metavar"] = f"[{'|'.join(words)}]"
+    info = typer.Option(*option.flags, rich_help_panel=option.panel or None, **more)
+    # What may be left out is text, where nothing else is said.
+    annotation = Annotated[option.typed or (str | None if default is None else type(default)), info]  # type: ignore[valid-type]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

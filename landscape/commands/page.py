@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from ..interactive.page import SIZES
+from collectors.files.places import is_url
+
+from .. import figures
+from ..facts import summary_text
+from ..interactive.page import SIZES, save_page
+from ..record.hdf5 import COMPARISON, CURVATURE, FileKind
 from ..record.option import Option
 
 if TYPE_CHECKING:
     from ..interactive.watch import Chart
-    from ..record.hdf5 import FileKind
 
 T = TypeVar("T")
 
@@ -35,14 +39,11 @@ ENDINGS = (".html", ".htm")
 
 
 def charts() -> dict[FileKind, Chart]:
-    """Returns how files are shown that are no landscapes."""
-    from .. import figures
     from ..comparison.comparison import Comparison
     from ..comparison.facts import comparison_json, comparison_text
     from ..curvature.curvature import Curvature
     from ..curvature.facts import curvature_json, curvature_text
     from ..interactive.watch import Chart
-    from ..record.hdf5 import COMPARISON, CURVATURE
 
     return {
         CURVATURE: Chart(Curvature.load, figures.plot_sharpness, curvature_text, curvature_json),
@@ -52,7 +53,6 @@ def charts() -> dict[FileKind, Chart]:
 
 def facts_of(kind: FileKind) -> tuple[Callable[..., Any], Callable[[Any], str], Callable[[Any], dict[str, Any]]]:
     """Returns what reads a kind of file, and what says in words and as JSON values what it holds."""
-    from ..facts import summary_text
     from ..landscape import Landscape
     from ..summary_json import summary_json
 
@@ -70,15 +70,11 @@ def print_result(measure: Callable[[], T], values: Callable[[T], Any], *, dry_ru
 
 
 def print_facts(values: Callable[[], Any], text: Callable[[], str], *, as_json: bool) -> None:
-    """Prints facts, as JSON for programs or in words."""
     typer.echo(json.dumps(values(), indent=2, allow_nan=False) if as_json else text())
 
 
 def make_page(files: Sequence[str], output: Path | None, size: str, show: bool | None, look: Mapping[str, Any]) -> None:
     """Writes the page of landscape files, beside the first of them where nothing else is said, and opens it then."""
-    from collectors.files.places import is_url
-
-    from ..interactive import save_page
     from ..landscape import Landscape
 
     target = Path(files[0]).with_suffix(".html") if output is None else output
@@ -92,8 +88,6 @@ def make_page(files: Sequence[str], output: Path | None, size: str, show: bool |
 
 def watch(files: Sequence[str], port: int, show: bool | None, look: Mapping[str, Any]) -> None:
     """Serves the page of one file, which follows it, until Ctrl-C."""
-    from collectors.files.places import is_url
-
     from ..interactive.watch import WatchServer
 
     if len(files) != 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,13 +11,17 @@ import typer
 
 from workers.curves.curve import KINDS
 
+from ..record.hdf5 import LANDSCAPE
 from ..record.option import Option
+from ..record.options import split_options
+from ..record.run import Run
+from ..record.writer import output_file
+from ..replacing import check_no_input, check_replaceable_tensors
 from .arguments import check_left_out, load_function, needed, options_named
-from .options import SURVEY_OPTIONS, with_options
+from .options import OUTPUT, SURVEY_OPTIONS, with_options
 from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
-    from collectors.networks.weight_space import WeightSpace
     from workers.pools.first_call import FirstCall
 
     from ..paths.alignment import Aligned
@@ -39,8 +44,16 @@ _FITTING: Mapping[str, Option] = {
 
 @with_options(
     "function", "output", "kind", "align", "points", *_FITTING, "device_ids", "num_samples", *_SHARED,
-    table={"kind": Option("line", ("line", *KINDS), help="The straight line; or a curve along which the loss stays low "
-        "(PyTorch): bezier is smooth, polygon straight from bend to bend."), **_FITTING},
+    table={
+        "output": replace(OUTPUT, help="The landscape file of the way, or its URL; a curve is kept beside it. With "
+            f"--align also a {_WEIGHTS} file: B in the order of A, and nothing is measured."),
+        "kind": Option("line", ("line", *KINDS), help="The straight line; or a curve along which the loss stays low "
+            "(PyTorch): bezier is smooth, polygon straight from bend to bend."),
+        "align": Option(False, help="Put the hidden units of B in the order of A's first; B computes the same "
+            "afterwards (PyTorch).", flags=("--align",)),
+        "points": Option(25, help="Points on the way, both ends among them.", panel="Grid"),
+        **_FITTING,
+    },
     called={"a": "A", "b": "B"},
 )  # fmt: skip
 def connect(
@@ -49,24 +62,9 @@ def connect(
     *,
     function: str,
     kind: str,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="The landscape file of the way, or its URL; a curve is kept beside it. With --align also a "
-            f"{_WEIGHTS} file: B in the order of A, and nothing is measured.",
-            rich_help_panel="Output",
-        ),
-    ] = None,
-    align: Annotated[
-        bool,
-        typer.Option(
-            "--align",
-            help="Put the hidden units of B in the order of A's first; B computes the same afterwards (PyTorch).",
-        ),
-    ] = False,
-    points: Annotated[int, typer.Option(help="Points on the way, both ends among them.", rich_help_panel="Grid")] = 25,
+    output: str | None,
+    align: bool,
+    points: int,
     **options: Any,
 ) -> Sequence[Any]:
     """Measures how far the loss rises between two networks: on the straight line, or on a curve that avoids the rise.
@@ -79,10 +77,8 @@ def connect(
     from workers.pools.first_call import FirstCall
 
     from ..functions import barrier as measure_line
+    from ..measure import Measure
     from ..paths.fitting import curve_beside
-    from ..record.hdf5 import LANDSCAPE
-    from ..record.writer import output_file
-    from ..replacing import check_no_input
 
     typed = [TypedCheckpoint.read(text) for text in (a, b)]
     inputs = [item.place for item in typed]
@@ -105,46 +101,34 @@ def connect(
             check_no_input("output", curve_beside(place), inputs)
     # For alignment it is called here anyway.
     call = FirstCall(load_function(function), None if align else options)
-    first, last, names = _ends(typed, call.space)
+    ends = named_weights("A and B", typed, call.space)
+    names = list(ends) if isinstance(ends, dict) else None
+    first, last = ends.values() if isinstance(ends, dict) else ends
     if align:
         aligned = _aligned(call, first, last)
         typer.echo(aligned.summary())
         last, names = aligned.weights, names or [item.label for item in typed]
-    if kind != "line":
-        fitting = {**fitting, "names": names, "output": str(curve_beside(place))}
-        return _fit_and_measure(call, (first, last, kind), fitting, points, str(output), options)
-    result = measure_line(first, last, call, points, names=names, output=output, **options)
+    if kind == "line":
+        result = measure_line(first, last, call, points, names=names, output=output, **options)
+        found: list[Any] = [result]
+    else:
+        # The curve is found and measured within one budget.
+        run = Run.checked(options)
+        shared, of_way = split_options(options)
+        of_curve = {name: value for name, value in shared.items() if name not in _OF_WAY}
+        beside = str(curve_beside(place))
+        path = Measure(call, **of_curve).connect(first, last, kind, **fitting, names=names, output=beside)
+        if path is None or not path.curve.complete:
+            return []
+        measure = Measure(call.func, **{**shared, "budget": run.left})
+        result = measure.barrier(path, points=points, output=output, **of_way)
+        found = [path, result]
     if result is None:
         return []
     if result.landscape.path is not None:
         typer.echo(str(result.landscape.path))
-    typer.echo(f"  {result!r}")
-    return [result.landscape]
-
-
-def _fit_and_measure(
-    call: FirstCall,
-    way: tuple[Any, Any, str],
-    fitting: Mapping[str, Any],
-    points: int,
-    output: str,
-    options: Mapping[str, Any],
-) -> Sequence[Any]:
-    """Finds a curve between two networks and measures it, both within one budget."""
-    from ..measure import Measure
-    from ..record.options import split_options
-    from ..record.run import Run
-
-    run = Run.checked(options)
-    shared, of_way = split_options(options)
-    of_curve = {name: value for name, value in shared.items() if name not in _OF_WAY}
-    path = Measure(call, **of_curve).connect(*way, **fitting)
-    if path is None or not path.curve.complete:
-        return []
-    result = Measure(call.func, **{**shared, "budget": run.left}).barrier(path, points=points, output=output, **of_way)
-    if result is None:
-        return []
-    typer.echo(f"{result.landscape.path}\n  {path!r}\n  {result!r}")
+    for item in found:
+        typer.echo(f"  {item!r}")
     return [result.landscape]
 
 
@@ -157,10 +141,7 @@ def _aligned(call: FirstCall, first: Any, last: Any) -> Aligned:
 def _write_aligned(
     typed: Sequence[TypedCheckpoint], output: Path, function: Callable[[], Any], *, overwrite: bool
 ) -> None:
-    """Writes B in the order of A."""
     from workers.pools.first_call import FirstCall
-
-    from ..replacing import check_no_input, check_replaceable_tensors
 
     check_no_input("output", output, [item.place for item in typed])
     if output.exists() and not overwrite:
@@ -171,11 +152,3 @@ def _write_aligned(
         aligned = _aligned(call, *(item.weights(call.space) for item in typed))
         aligned.save(output)
     typer.echo(f"{output}\n  " + aligned.summary().replace("\n", "\n  "))
-
-
-def _ends(typed: Sequence[TypedCheckpoint], space: WeightSpace) -> tuple[Any, Any, list[str] | None]:
-    """Returns the two networks and, where they need any, their names."""
-    ends = named_weights("A and B", typed, space)
-    names = list(ends) if isinstance(ends, dict) else None
-    first, last = ends.values() if isinstance(ends, dict) else ends
-    return first, last, names

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from collectors.files.local_files import write_text
 from collectors.validation import check_choice, check_float
 
+from .. import captions, figures
 from ..drawing.appearance import STYLES
 from ..drawing.canvas import check_png
 from ..errors import MEASURE_BARRIER
 from ..figures.kinds import KINDS, OPTIONS, Picture, by_file, names_of, usual_picture
+from ..record.hdf5 import COMPARISON, CURVATURE, LANDSCAPE
 from ..record.option import Option
+from ..record.whole_file import kind_of
+from ..replacing import check_no_input
 from .arguments import check_left_out, numbers_between, options_named
 from .next_steps import picture_beside
-from .options import with_options
+from .options import OUTPUT, with_options
 from .page import ENDINGS, OF_PAGES, make_page, watch
 
 if TYPE_CHECKING:
-    from ..captions import Caption
     from ..landscape import Landscape
 
 _MOVING = (".gif", ".mp4")
@@ -62,23 +67,30 @@ def _clip(flag: str, text: str) -> float | tuple[float | None, float | None]:
     return ends[0], ends[1]
 
 
-def _size(flag: str, text: str) -> tuple[float, ...]:
-    return numbers_between("x", flag, text, "width and height in inches such as 8x5", float, (2,))
-
-
 def _pixels(flag: str, text: str) -> tuple[float, ...]:
     """Returns width and height as a hero takes them, which says what is wrong with a part of a pixel."""
     sides = numbers_between("x", flag, text, "width and height such as 1920x1080", float, (2,))
     return tuple(int(side) if side.is_integer() else side for side in sides)
 
 
-_READ: Mapping[str, Callable[[str, Any], Any]] = {"levels": _levels, "clip": _clip, "size": _size, "pixels": _pixels}
+_READ: Mapping[str, Callable[[str, Any], Any]] = {
+    "levels": _levels,
+    "clip": _clip,
+    "size": lambda flag, text: numbers_between("x", flag, text, "width and height in inches such as 8x5", float, (2,)),
+    "pixels": _pixels,
+}
 
 
 @with_options(
     "output",
     *_OF_PLOT,
-    table=_OF_PLOT,
+    table={
+        **_OF_PLOT,
+        "output": replace(OUTPUT, typed=Path | None, panel="", help="PNG, PDF or SVG; GIF or MP4 for an animation; "
+            "HTML for an interactive page, one file to look at and to share. Without it: of landscapes a page beside "
+            "the first file (for a URL, here), which is opened; where options of pictures are given, and of other "
+            "files, a PNG or an MP4 there."),
+    },
     read=_READ,
     called={
         MEASURE_BARRIER: "Measure it with `landscape connect A B`.",
@@ -86,22 +98,14 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {"levels": _levels, "clip": _cl
         **{picture.function: f"--kind {kind}" for kind, picture in KINDS.items()},
         "orbit_frames": "--kind animation --move orbit",
     },
-)
+)  # fmt: skip
 def plot(
     files: Annotated[
         list[str],
         typer.Argument(help="Landscape files, or a curvature or comparison file, or their URLs.", metavar="FILE..."),
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="PNG, PDF or SVG; GIF or MP4 for an animation; HTML for an interactive page, one file to look at and "
-            "to share. Without it: of landscapes a page beside the first file (for a URL, here), which is opened; "
-            "where options of pictures are given, and of other files, a PNG or an MP4 there.",
-        ),
-    ] = None,
+    *,
+    output: Path | None,
     **options: Any,
 ) -> None:
     """Shows landscape files as an interactive page, a picture or a film, or a curvature or a comparison file.
@@ -110,9 +114,6 @@ def plot(
     landscape plot run/landscape_result.h5 --kind surface -o surface.png
     landscape plot run/landscape_result.h5 --watch
     """
-    from .. import figures
-    from ..replacing import check_no_input
-
     pages = {name: options.pop(name) for name in OF_PAGES}
     typed = {name: value for name, value in options.items() if value not in (_OF_PLOT[name].default, [], None)}
     of_pictures = {name: value for name, value in typed.items() if name not in _OF_BOTH}
@@ -123,7 +124,8 @@ def plot(
         watch(files, pages["port"] or 0, pages["show"], look)
         return
     check_left_out("without --watch", {"port": pages.pop("port")})
-    if output.suffix.lower() in ENDINGS if output else not of_pictures and _are_landscapes(files):
+    are_landscapes = not output and not of_pictures and all(kind_of(file) == LANDSCAPE for file in files)
+    if output.suffix.lower() in ENDINGS if output else are_landscapes:
         check_left_out("for a page; it belongs to pictures, such as --output NAME.png", of_pictures)
         with options_named({"path": "--output"}):
             make_page(files, output, pages["page"], pages["show"], look)
@@ -137,7 +139,7 @@ def plot(
     picture, objects = _read(kind, files, output, typed.get("metric", []))
     wanted = {**_with_topology(picture, typed), "theme": options["theme"]}
     checked = picture.checked(objects, wanted)
-    captions = _captions(picture, objects, checked) if caption else []
+    beside = _captions(picture, objects, checked) if caption else []
     for name, value in (("dpi", dpi), ("path", output)):
         if name in picture.options:
             wanted[name] = value
@@ -152,36 +154,26 @@ def plot(
             axes = drawn[0] if isinstance(drawn, list) else drawn
             # In print 300 dots per inch are asked for, on a screen 200 are enough.
             usual = 400 if STYLES[options["style"]]["paper"] else 200
-            description = " ".join(item.alt for item in captions) or None
+            description = " ".join(item.alt for item in beside) or None
             figures.save_figure(axes, output, dpi=dpi or usual, description=description)
         typer.echo(str(output))
-        _write_beside(output, captions)
-
-
-def _are_landscapes(files: Sequence[str]) -> bool:
-    from ..record.hdf5 import LANDSCAPE
-    from ..record.whole_file import kind_of
-
-    return all(kind_of(file) == LANDSCAPE for file in files)
+        if beside:
+            target = output.with_name(f"{output.stem}_caption.txt")
+            write_text(target, "\n".join(map(str, beside)))
+            typer.echo(str(target))
 
 
 def draw_beside(landscape: Landscape) -> Path:
     """Draws a landscape as ``landscape plot`` does without options, beside its file, and returns the picture's path."""
-    from .. import figures
-
     target = picture_beside(landscape.path)
+    picture = KINDS[usual_picture([landscape], [])]
     with options_named({"path": "--plot"}):
-        figures.save_figure(
-            KINDS[usual_picture([landscape], [])]([landscape], {"theme": OPTIONS["theme"].default}), target
-        )
+        figures.save_figure(picture([landscape], {"theme": OPTIONS["theme"].default}), target)
     return target
 
 
 def _read(kind: str | None, files: Sequence[str], output: Path, metrics: Sequence[str]) -> tuple[Picture, list[Any]]:
     """Returns the kind of picture, which fits the output's name, and what it is drawn of."""
-    from ..record.hdf5 import COMPARISON, CURVATURE
-    from ..record.whole_file import kind_of
-
     if kind is None and len(files) == 1:
         kind = {CURVATURE: "sharpness", COMPARISON: "comparison"}.get(kind_of(files[0]))
     of = KINDS[kind].file if kind else "landscape"
@@ -218,18 +210,15 @@ def _with_topology(picture: Picture, typed: Mapping[str, Any]) -> dict[str, Any]
     return {**{name: value for name, value in typed.items() if name != "persistence"}, "topology": persistence}
 
 
-def _captions(picture: Picture, landscapes: Sequence[Any], options: Mapping[str, Any]) -> list[Caption]:
+def _captions(picture: Picture, landscapes: Sequence[Any], options: Mapping[str, Any]) -> list[captions.Caption]:
     """Returns the caption of a picture; of multiples, one for each of them."""
-    from .. import captions
-    from ..figures import Look
-
     first = landscapes[0]
     if picture.file == "comparison":
         return [first.caption()]
     if picture.file == "curvature":
         return [first.caption(picture.name, options.get("number"), options.get("learning_rate"))]
     metrics = names_of(options.get("metric", "loss"))
-    look: dict[str, Any] = {name: options[name] for name in Look.__annotations__ if name in options}
+    look: dict[str, Any] = {name: options[name] for name in figures.Look.__annotations__ if name in options}
     look["metric"] = metrics[0]
     without = {name: value for name, value in look.items() if name not in ("metric", "title")}
     if picture.name == "multiples":
@@ -245,13 +234,3 @@ def _captions(picture: Picture, landscapes: Sequence[Any], options: Mapping[str,
         return [captions.profile_caption(first, metrics, **without)]
     kind = "orbit" if options.get("move") == "orbit" else picture.name
     return [captions.write_caption(first, kind, persistence=options.get("persistence"), **look)]
-
-
-def _write_beside(output: Path, captions: Sequence[Caption]) -> None:
-    """Writes captions into a file beside the picture, if there are any."""
-    from collectors.files.local_files import write_text
-
-    if captions:
-        beside = output.with_name(f"{output.stem}_caption.txt")
-        write_text(beside, "\n".join(map(str, captions)))
-        typer.echo(str(beside))

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from collectors.errors import LandscapeError
+from collectors.files.places import AnyPath
+from collectors.run_directory import RunDirectory
 
 from ..facts import as_lines
+from ..record.checks import PointStatus
+from ..record.lock import is_being_written
+from ..record.whole_file import Header, read_header
 from ..sampling.sampling import share_of
 from ..summary_json import as_json
-
-if TYPE_CHECKING:
-    from collectors.files.places import AnyPath
-    from collectors.run_directory import RunDirectory
-
-    from ..record.whole_file import Header
 
 RUN_SUMMARY_VERSION = 1
 """Grows when a name of ``run_json`` goes or changes its meaning; a new name alone leaves it."""
@@ -41,8 +42,6 @@ class FoundFile:
     @property
     def is_measured(self) -> bool:
         """Whether it has a value that can be shown."""
-        from ..record.checks import PointStatus
-
         return self.header is not None and self.header.counts[PointStatus.MEASURED] > 0
 
 
@@ -63,8 +62,6 @@ class RunContents:
 
 def read_contents(typed: str) -> RunContents:
     """Returns what is in the run directory that was typed; of files only what they say of themselves is read."""
-    from collectors.run_directory import RunDirectory
-
     run = RunDirectory(typed)
     places = sorted(run.path.iterdir()) if isinstance(run.path, Path) else run.path.files()
     events = [place.name for place in places if "tfevents" in place.name]
@@ -74,11 +71,6 @@ def read_contents(typed: str) -> RunContents:
 
 def _read(place: AnyPath, run: str) -> FoundFile | None:
     """Returns a file of ours; None for another program's."""
-    from collectors.errors import LandscapeError
-
-    from ..record.lock import is_being_written
-    from ..record.whole_file import read_header
-
     typed = str(Path(run) / place.name) if isinstance(place, Path) else f"{run.rstrip('/')}/{place.name}"
     try:
         header = read_header(place)
@@ -152,20 +144,17 @@ def run_json(contents: RunContents, steps: Iterable[tuple[str, str]]) -> dict[st
 
 def _file_json(file: FoundFile) -> dict[str, Any]:
     header = file.header
-    facts: dict[str, Any] = dict.fromkeys(
-        ("kind", "complete", "being_measured", "shape", "points", "decomposition", "function")
-    )
-    if header is not None:
-        facts = {
-            "kind": header.kind.word,
-            "complete": header.complete,
-            "being_measured": file.being_measured,
-            "shape": list(header.shape),
-            "points": {status.name.lower(): count for status, count in header.counts.items()},
-            "decomposition": header.attributes.get("decomposition"),
-            "function": header.attributes.get("function"),
-        }
-    return {"file": file.typed, **facts, "problem": file.problem or None}
+    return {
+        "file": file.typed,
+        "kind": header and header.kind.word,
+        "complete": header and header.complete,
+        "being_measured": header and file.being_measured,
+        "shape": header and list(header.shape),
+        "points": header and {status.name.lower(): count for status, count in header.counts.items()},
+        "decomposition": header and header.attributes.get("decomposition"),
+        "function": header and header.attributes.get("function"),
+        "problem": file.problem or None,
+    }
 
 
 def _asked(settings: Any) -> str:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collectors.networks.weight_space import WeightSpace
+from collectors.files.places import is_url, with_slashes
+from collectors.networks.weight_space import WeightSpace
+from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
 
 
 @dataclass(frozen=True)
 class TypedCheckpoint:
-    """What is typed for a checkpoint."""
-
     name: str  # for pictures; "" where none was given
     place: str  # a file, or a run directory
     number: int | None = None  # of the run's checkpoint; None takes the last one
@@ -22,9 +21,6 @@ class TypedCheckpoint:
     @classmethod
     def read(cls, text: str) -> TypedCheckpoint:
         """Returns what is typed: a file, RUN_DIR or RUN_DIR@NUMBER, with NAME= in front or without."""
-        from collectors.files.places import with_slashes
-        from collectors.run_directory.directory import CHECKPOINT_FOLDER
-
         name, rest = "", text
         if not Path(text).exists() and "=" in with_slashes(text.partition("://")[0]).partition("/")[0]:
             name, _, rest = text.partition("=")
@@ -43,9 +39,6 @@ class TypedCheckpoint:
     @property
     def is_run(self) -> bool:
         """Whether it is a run directory, or a checkpoint of one."""
-        from collectors.files.places import is_url
-        from collectors.run_directory.directory import CHECKPOINT_FOLDER
-
         return self.number is not None or is_url(self.place) or (Path(self.place) / CHECKPOINT_FOLDER).is_dir()
 
     def weights(self, space: WeightSpace) -> Any:
@@ -56,10 +49,8 @@ class TypedCheckpoint:
         number = max(run.metadata.files) if self.number is None else self.number
         return run.checkpoint(number, space)
 
-    def run(self) -> Any:
+    def run(self) -> RunDirectory:
         """Returns the run directory, of which all checkpoints are meant."""
-        from collectors.run_directory.directory import RunDirectory, find_run
-
         return RunDirectory(find_run(self.place))
 
     @property

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.metric_names import MetricName, other_datasets
 
+from ..drawing import texts
 from ..drawing.camera import NAMED, Camera, best_camera, plotly_box
 from ..drawing.path import network_marks
-from ..drawing.texts import (
-    axis_label,
-    full_title,
-    kind_text,
-    main_dataset,
-    measured_share,
-    metric_text,
-    precision_name,
-    precision_notes,
-    sampling_notes,
-    unit_of,
-)
 from ..facts import page_facts
 from ..figures.difference import check_same_grid, difference, joint_status
+from ..grid.data import LandscapeData
 from ..grid.differences import own_values
 from ..record.checks import PointStatus
 from ..roles import NETWORK
@@ -36,10 +26,6 @@ from ..scales.frame import ASPECTS, choose_frame
 from ..scales.landscape_scale import known, landscape_scale, path_values
 from ..scales.scale import Scale, without_place
 from .timed_paths import map_place, times_content
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
-
 
 # Of a landscape with many groups of samples; each has a scale, about 1 kB.
 _MOST_DIFFERENCES = 60
@@ -54,19 +40,19 @@ def landscape_content(
         "name": name,
         "title": title(landscape),
         "note": note(landscape),
-        "precision": precision_name(landscape.attributes.get("measurement_plan")),
-        "estimates": {metric: "; ".join(sampling_notes(landscape, metric)) for metric in landscape.metrics},
+        "precision": texts.precision_name(landscape.attributes.get("measurement_plan")),
+        "estimates": {metric: "; ".join(texts.sampling_notes(landscape, metric)) for metric in landscape.metrics},
         "largest_gap": (landscape.attributes.get("sampling") or {}).get("largest_gap"),
         "unit": str(landscape.attributes.get("unit") or "checkpoint"),
         "geometry": None if geometry is None else geometry.to_distances.tolist(),
         "frames": {} if landscape.y is None else {aspect: _frame(landscape, aspect, cameras) for aspect in ASPECTS},
-        "axis_labels": [axis_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)],
+        "axis_labels": [texts.axis_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)],
         "complete": landscape.complete,
         "x": _encoded(landscape.x),
         "y": None if landscape.y is None else _encoded(landscape.y),
         "metrics": _all_encoded(landscape.metrics),
         "names": {metric: _name(landscape, metric) for metric in landscape.metrics},
-        "datasets": [main_dataset(landscape) or "main data set", *other_datasets(landscape.metrics)],
+        "datasets": [texts.main_dataset(landscape) or "main data set", *other_datasets(landscape.metrics)],
         "metric_differences": metric_differences(landscape),
         "status": _encoded(landscape.status, "u1"),
         "cover": _cover(landscape.status),
@@ -74,7 +60,7 @@ def landscape_content(
         "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape),
         "facts": page_facts(landscape),
         "origin": {
-            "label": point.label(unit_of(landscape)),
+            "label": point.label(texts.unit_of(landscape)),
             "named": point.role == NETWORK,
             "x": point.x,
             "y": point.y,
@@ -85,12 +71,12 @@ def landscape_content(
 
 
 def title(landscape: LandscapeData) -> str:
-    return full_title(landscape, lambda text, _: str(text)) or "Loss landscape"
+    return texts.full_title(landscape, lambda text, _: str(text)) or "Loss landscape"
 
 
 def note(landscape: LandscapeData) -> str:
     """Returns what kind of plane or line it is, its size, what is not measured, and a precision that is not full."""
-    kind = "" if landscape.attributes.get("decomposition") is None else kind_text(landscape)
+    kind = "" if landscape.attributes.get("decomposition") is None else texts.kind_text(landscape)
     kind = {"pca": "principal directions of the checkpoints", "random": "random directions"}.get(kind.lower(), kind)
     size = f"line of {len(landscape.x)} points"
     if landscape.y is not None:
@@ -102,8 +88,8 @@ def note(landscape: LandscapeData) -> str:
         if counts[status]
     )
     if counts[PointStatus.PENDING]:
-        size += f", {measured_share(landscape.status)} measured"
-    return "; ".join(part for part in (kind, size, unfinished, *precision_notes(landscape)) if part)
+        size += f", {texts.measured_share(landscape.status)} measured"
+    return "; ".join(part for part in (kind, size, unfinished, *texts.precision_notes(landscape)) if part)
 
 
 def _frame(landscape: LandscapeData, aspect: str, cameras: Mapping[str, Camera | None]) -> dict[str, Any]:
@@ -120,7 +106,7 @@ def _frame(landscape: LandscapeData, aspect: str, cameras: Mapping[str, Camera |
         "box": box,
         "cameras": {name: camera.of_plotly(box) for name, camera in seen.items()},
         "notes": list(frame.notes),
-        "labels": [axis_label(landscape, axis, frame.geometry) for axis in range(2)],
+        "labels": [texts.axis_label(landscape, axis, frame.geometry) for axis in range(2)],
     }
 
 
@@ -170,8 +156,8 @@ def _name(landscape: LandscapeData, metric: str) -> dict[str, Any]:
     name = MetricName.read(metric, landscape.metrics)
     return {
         "quantity": name.quantity,
-        "dataset": name.dataset or main_dataset(landscape) or "main data set",
-        "text": metric_text(landscape, metric, str),
+        "dataset": name.dataset or texts.main_dataset(landscape) or "main data set",
+        "text": texts.metric_text(landscape, metric, str),
         "standard_error": name.standard_error,
         "is_error": name.is_error,
     }
@@ -216,7 +202,7 @@ def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
         "runs": [path.run_name(rows[0]) for rows in path.paths],
         "paths": [rows.tolist() for rows in path.paths],
         "networks": [row for row, _ in network_marks(landscape)],
-        "labels": [path.label(row, unit_of(landscape)) for row in range(len(path.number))],
+        "labels": [path.label(row, texts.unit_of(landscape)) for row in range(len(path.number))],
         "roles": [path.role(row) for row in range(len(path.number))],
         "number": path.number.tolist(),
         "x": _encoded(path.x),

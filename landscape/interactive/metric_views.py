@@ -5,24 +5,21 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.metric_names import MetricName, other_datasets
 
+from ..drawing.appearance import Appearance
 from ..drawing.texts import metric_text, printable
 from ..figures.difference import difference
 from ..grid.data import LandscapeData
 from ..scales.choosing import choose_scale
 from ..scales.landscape_scale import joint_scale, known, landscape_scale
+from ..scales.scale import Scale
 from .content import metric_differences
-
-if TYPE_CHECKING:
-    from ..drawing.appearance import Appearance
-    from ..scales.scale import Scale
-
 
 Picture = tuple[list[dict[str, Any]], dict[str, Any]]
 """The traces and the layout of a figure."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,11 @@ from ..drawing.camera import Camera, CameraChoice, best_camera, check_camera, pl
 from ..drawing.missing import edges
 from ..drawing.texts import axis_label, metric_text, sampling_notes, short_axis_label
 from ..drawing.times import path_times
+from ..grid.data import LandscapeData
 from ..scales.frame import choose_frame
 from .content import note, title
 from .metric_views import MetricView, Picture, literal, metric_menu, metric_views
 from .notebook_marks import line_marks, map_proportions, path_marks, status_marks
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
-
 
 MIME_TYPE = "application/vnd.plotly.v1+json"
 

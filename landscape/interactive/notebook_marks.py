@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..drawing.appearance import Appearance
 from ..drawing.missing import edges
 from ..drawing.path import END, STAR, START, network_marks, run_color
 from ..drawing.texts import unit_of
 from ..drawing.times import RAMPS, Times, marked_text, path_times, strong_color
+from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from ..scales.frame import choose_frame
 from .metric_views import MetricView, literal
 from .timed_paths import hex_colors, map_marks, map_place, run_pieces
-
-if TYPE_CHECKING:
-    from ..drawing.appearance import Appearance
-    from ..grid.data import LandscapeData
-
 
 # Plotly's names of matplotlib's marks.
 _SYMBOLS = {"D": "diamond", "^": "triangle-up", "v": "triangle-down", "P": "cross", "X": "x", "h": "hexagon"}
@@ -87,7 +84,6 @@ def path_marks(view: MetricView, heights: NDArray[Any]) -> list[dict[str, Any]]:
 def _on_both(
     name: str, x: Any, y: Any, z: Any, marker: dict[str, Any], small: dict[str, Any], about: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Returns a mark on the map, and a small one on the surface."""
     return [
         _mark(name, x, y, marker) | about,
         {**_SURFACE_POINTS, "x": x, "y": y, "z": z, "marker": small, **about},

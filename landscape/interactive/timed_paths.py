@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.placement import along, arrow_places, most_telling, place_labels
 from ..drawing.times import RAMPS, Marked, Times, marked, marked_text, numbered, path_times, pieces
-
-if TYPE_CHECKING:
-    from ..grid.data import LandscapeData
-
+from ..grid.data import LandscapeData
 
 # About the size of a map on the page, in points of 1/72 inch: plotly moves nothing when the reader zooms.
 MAP = 320.0

@@ -111,9 +111,7 @@ def _normalize_tensor(
         values *= np.abs(weights)
         return values
     if normalization == "layer" or not tensor.filter_axes:
-        filters: NDArray[Any] = values.reshape(1, -1)
-        weight_filters: NDArray[Any] = weights.reshape(1, -1)
-        dimensions = 1
+        filters, weight_filters, dimensions = values.reshape(1, -1), weights.reshape(1, -1), 1
     else:
         filters, weight_filters = tensor.filters(values), tensor.filters(weights)
         dimensions = tensor.filter_dimensions

@@ -26,7 +26,6 @@ def check_extent(limits: object, margin: object) -> tuple[tuple[float, ...] | No
 
 
 def check_limits(name: str, limits: object) -> tuple[float, ...] | None:
-    """Returns two or four coordinates, or None."""
     if limits is None:
         return None
     if isinstance(limits, str | bytes) or not isinstance(limits, Sequence | np.ndarray):
@@ -41,7 +40,6 @@ def check_limits(name: str, limits: object) -> tuple[float, ...] | None:
 
 
 def check_margin(name: str, margin: object) -> float | None:
-    """Returns a share of a path's range, or None."""
     return None if margin is None else check_float(name, margin, minimum=0.0)
 
 

@@ -78,16 +78,14 @@ def random_plane_of(
     how["perturb_one_dimensional"] = perturb_one_dimensional
     directions = tuple(random_direction(space, state, index=index, **how) for index in range(dimension))
     if not any(values.any() for values in directions[0].values()):
-        lacking, remedies = [], []
+        remedies = {}  # by what the tensors lack
         if not perturb_one_dimensional:
-            lacking.append("two axes")
-            remedies.append("perturb_one_dimensional=True to move biases and normalization layers too")
+            remedies["two axes"] = "perturb_one_dimensional=True to move biases and normalization layers too"
         if normalization != "none":
-            lacking.append("values other than zero")
-            remedies.append('normalization="none" to move weights that are zero')
+            remedies["values other than zero"] = 'normalization="none" to move weights that are zero'
         raise PlaneError(
             f"the random direction is zero: no trainable tensor of the network {space.network} that may move has "
-            f"{' and '.join(lacking)}. Pass {', or '.join(remedies)}."
+            f"{' and '.join(remedies)}. Pass {', or '.join(remedies.values())}."
         )
     how |= {"seed": int(seed), "perturb_one_dimensional": bool(perturb_one_dimensional)}
     identity = {"decomposition": "random", "origin": state.sha256(), **how, "dimension": dimension}

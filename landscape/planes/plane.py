@@ -149,9 +149,8 @@ class Plane:
         """
         networks = [network.opened(self.space) for network in find_networks(checkpoints, numbers)]
         projection = self._projected(networks)
-        places = [axis for axis in (projection.x, projection.y) if axis is not None]
         return ProjectedCheckpoints(
-            coordinates=np.stack(places, axis=1),
+            coordinates=np.stack(projection.coordinates, axis=1),
             residuals=projection.residual,
             norms=projection.norm,
             numbers=np.array([network.number for network in networks], np.int64),
@@ -273,7 +272,11 @@ class Plane:
         sizes = check_sizes(size, self.dimension)
         ends, margin = check_extent(limits, margin)
         share = MARGIN if margin is None else margin
-        spanning, added = self._spanning_and_added()
+        # The coordinates of the networks that the plane goes through come first, then those of all others.
+        count = len(self.identity.get("checkpoints") or self.identity.get("points") or ())
+        coordinates = [] if self.projection is None else self.projection.coordinates
+        spanning = [values[:count] for values in coordinates] if count else []
+        added = [values[count:] for values in coordinates if len(values) > count]
         if ends is not None:
             axes = [np.linspace(*span, count) for span, count in zip(spans(ends, self.dimension), sizes, strict=True)]
         elif spanning:
@@ -328,14 +331,6 @@ class Plane:
     def _projected(self, networks: Sequence[Network]) -> Projection:
         origin = MemoryState(self.origin, "the plane's origin")
         return project([network.weights for network in networks], origin, self.directions, self.space)
-
-    def _spanning_and_added(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
-        """Returns the coordinates of the networks that the plane goes through, and those of all others, by axis."""
-        path = self.projection
-        coordinates = [] if path is None else [path.x] if path.y is None else [path.x, path.y]
-        count = len(self.identity.get("checkpoints") or self.identity.get("points") or ())
-        spanning, added = ([values[part] for values in coordinates] for part in (slice(count), slice(count, None)))
-        return (spanning if count else []), (added if coordinates and len(added[0]) else [])
 
     @property
     def longest(self) -> float:

@@ -36,11 +36,15 @@ class Projection:
         farthest = f"; at most {self.residual.max():.4g} from it" if count else ""
         return f"Projection({count} network{'s' * (count != 1)} on a {onto}{farthest})"
 
+    @property
+    def coordinates(self) -> list[Float64[np.ndarray, " n"]]:
+        """Those along each direction."""
+        return [self.x] if self.y is None else [self.x, self.y]
+
     def followed_by(self, other: Projection) -> Projection:
-        parts: dict[str, Any] = {}
-        for name, values in vars(self).items():
-            parts[name] = None if values is None else np.concatenate([values, getattr(other, name)])
-        return Projection(**parts)
+        pairs: Any = zip(vars(self).values(), vars(other).values(), strict=True)
+        columns: list[Any] = [None if one is None else np.concatenate([one, more]) for one, more in pairs]
+        return Projection(*columns)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from landscape.record.checks import PointStatus
 from landscape.record.hdf5 import LANDSCAPE
 from landscape.record.writer import FileWriter
 
+RUN = ("run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32")
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
 
 CALLBACKS = f"""
@@ -85,8 +86,7 @@ def test_a_text_is_shown_once_and_later_ones_too(capsys):
 
 @pytest.mark.slow
 def test_another_experiment_names_the_options_that_mend_it(folder):
-    arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
-    arguments += ["--no-result", "--quiet", "-o", "twice"]
+    arguments = [*RUN, "--no-result", "--quiet", "-o", "twice"]
     command(*arguments, "--size", "3", folder=folder)
     told = command(*arguments, "--size", "3", "--sample-choice", "random", folder=folder, check=False)
     assert told.returncode == 1
@@ -101,10 +101,7 @@ def test_another_experiment_names_the_options_that_mend_it(folder):
 @pytest.mark.slow
 def test_a_landscape_is_refined_and_widened_by_its_file_alone(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
-    command(
-        "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "3", "--samples", "32",
-        "--no-result", "--quiet", "-o", "grown", folder=folder,
-    )  # fmt: skip
+    command(*RUN, "--size", "3", "--no-result", "--quiet", "-o", "grown", folder=folder)
     path = folder / "grown/landscape_0-4_pca.h5"
     first = Landscape.load(path)
     told = command("evaluate", path, "--size", "5", "--devices", "0", folder=folder)
@@ -130,29 +127,20 @@ def test_a_landscape_is_refined_and_widened_by_its_file_alone(folder, tmp_path, 
             invoke(*arguments)
     monkeypatch.chdir(folder)
     for arguments, text in (
-        ([], "^--size or --factor must be given for a finer grid of .*, or --margin or --limits for a wider one"),
-        (["--size", "7", "--limits", "0,1"], "--margin or --limits for a wider one: one of the two in a call"),
-        (
-            ["--factor", "2", "--seed", "1"],
-            "^--seed must be left out for a landscape file, which says how it was measured",
-        ),
-        (["--factor", "2", "--overwrite"], "^--overwrite must be left out for a landscape file"),
-        (["--factor", "2", "--normalization", "none"], "^--normalization must be left out for a landscape file"),
-        (["--size", "79", "--factor", "2"], "^--size and --factor both say how fine .*; give one of them"),
-        (["--factor", "two"], "^--factor must be a number such as 2, or two such as 2x1, but got 'two'"),
-        (
-            ["--size", "3"],
-            r"^--size must be at least the number of points that the axis has \(6\), but got 3",
-        ),
-        (
-            ["--margin", "1", "--limits", "0,1"],
-            "^--limits and --margin both say where the grid ends; give one",
-        ),
-        (["--limits", "0,a"], "^--limits must be numbers separated by commas, such as -1,1.5"),
-        (["--limits", "1,0"], "^--limits must be coordinates that increase"),
+        ("", "^--size or --factor must be given for a finer grid of .*, or --margin or --limits for a wider one"),
+        ("--size 7 --limits 0,1", "--margin or --limits for a wider one: one of the two in a call"),
+        ("--factor 2 --seed 1", "^--seed must be left out for a landscape file, which says how it was measured"),
+        ("--factor 2 --overwrite", "^--overwrite must be left out for a landscape file"),
+        ("--factor 2 --normalization none", "^--normalization must be left out for a landscape file"),
+        ("--size 79 --factor 2", "^--size and --factor both say how fine .*; give one of them"),
+        ("--factor two", "^--factor must be a number such as 2, or two such as 2x1, but got 'two'"),
+        ("--size 3", r"^--size must be at least the number of points that the axis has \(6\), but got 3"),
+        ("--margin 1 --limits 0,1", "^--limits and --margin both say where the grid ends; give one"),
+        ("--limits 0,a", "^--limits must be numbers separated by commas, such as -1,1.5"),
+        ("--limits 1,0", "^--limits must be coordinates that increase"),
     ):
         with pytest.raises(ValueError, match=text):
-            invoke("evaluate", path, *arguments)
+            invoke("evaluate", path, *arguments.split())
 
 
 @pytest.mark.parametrize("said", ["os:abort", "my_callbacks.inner:f", "my_callbacks", "a b:c", "sub/my:f", "x:y\n", 3])
@@ -169,10 +157,7 @@ def test_a_function_is_taken_from_the_file_only_if_its_module_is_here(folder, sa
 @pytest.fixture(scope="module")
 def measured(folder):
     """How a landscape was measured, and its file."""
-    result = command(
-        "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "4", "--samples", "32",
-        "-o", "out", folder=folder,
-    )  # fmt: skip
+    result = command(*RUN, "--size", "4", "-o", "out", folder=folder)
     return result, folder / "out/landscape_0-4_pca.h5"
 
 
@@ -209,23 +194,20 @@ def test_a_picture_of_another_metric(measured, folder):
 
 @pytest.mark.slow
 def test_a_dry_run_says_what_it_would_cost_and_measures_nothing(folder):
-    arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
-    said = command(*arguments, "--dry-run", "--size", "30", "-o", "dry", "--budget", "1h", folder=folder).stdout
+    said = command(*RUN, "--dry-run", "--size", "30", "-o", "dry", "--budget", "1h", folder=folder).stdout
     assert re.search(r"landscape_0-4_pca\.h5: 912 points x [\d.]+ m?s on 1 worker: about", said), said
     assert "landscape_4_random.h5: 900 points x" in said
     assert not list((folder / "dry").glob("*.h5"))
-    said = command(*arguments, "--dry-run", "--sampling", "adaptive", "-o", "dry", folder=folder).stdout
+    said = command(*RUN, "--dry-run", "--sampling", "adaptive", "-o", "dry", folder=folder).stdout
     assert "adaptive sampling: from" in said
     chosen = ["--interval", "0-2", "--interval", "1,3,4", "--no-result"]
-    said = command(*arguments, "--dry-run", *chosen, "-o", "dry", folder=folder).stdout
+    said = command(*RUN, "--dry-run", *chosen, "-o", "dry", folder=folder).stdout
     assert re.findall(r"^landscape_.*\.h5", said, re.MULTILINE) == ["landscape_0-2_pca.h5", "landscape_1-4_pca.h5"]
 
 
 def test_adaptive_sampling_from_the_command_line(folder):
-    command(
-        "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "40", "--samples", "32",
-        "--no-result", "--sampling", "adaptive", "--tolerance", "0.05", "-o", "adaptive", folder=folder,
-    )  # fmt: skip
+    adaptive = ["--sampling", "adaptive", "--tolerance", "0.05", "-o", "adaptive"]
+    command(*RUN, "--size", "40", "--no-result", *adaptive, folder=folder)
     text = command("info", folder / "adaptive/landscape_0-4_pca.h5", folder=folder).stdout
     assert re.search(r"\d+ of 1600 points measured, \d+ interpolated; largest estimated error", text), text
 
@@ -316,41 +298,38 @@ def test_import_checkpoints(folder):
     ("arguments", "text"),
     [
         (
-            ["run", "nothing", "--function", "my_callbacks:callback_fn"],
+            "run nothing --function my_callbacks:callback_fn",
             "does not exist; give the directory that a SummaryCollector wrote",
         ),
-        (["run", "run", "--function", "my_callbacks"], "--function must be module:function"),
-        (["run", "run", "--function", "no_such_module:f"], "names the module 'no_such_module'"),
-        (["run", "run", "--function", "my_callbacks:nothing"], "does not define"),
-        (["run", "run", "--function", "./my_callbacks.py:callback_fn"], "such as my_callbacks:callback_fn, but got"),
-        (["run", "run", "--function", "nets/my_callbacks:callback_fn"], "such as nets.my_callbacks:callback_fn, but"),
+        ("run run --function my_callbacks", "--function must be module:function"),
+        ("run run --function no_such_module:f", "names the module 'no_such_module'"),
+        ("run run --function my_callbacks:nothing", "does not define"),
+        ("run run --function ./my_callbacks.py:callback_fn", "such as my_callbacks:callback_fn, but got"),
+        ("run run --function nets/my_callbacks:callback_fn", "such as nets.my_callbacks:callback_fn, but"),
+        ("run run/ckpt_dir --function my_callbacks:callback_fn", "does not exist. Give the folder above it, "),
+        ("run run --function my_callbacks:not_a_function", "callback_fn must be a function"),
+        ("run run --function my_callbacks:callback_fn --devices a", "--devices must be whole numbers"),
         (
-            ["run", "run/ckpt_dir", "--function", "my_callbacks:callback_fn"],
-            "does not exist. Give the folder above it, ",
-        ),
-        (["run", "run", "--function", "my_callbacks:not_a_function"], "callback_fn must be a function"),
-        (["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "a"], "--devices must be whole numbers"),
-        (
-            ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--precision", "tf32"],
+            "run run --function my_callbacks:callback_fn --devices 0 --precision tf32",
             "error: --precision tf32 needs an NVIDIA GPU, but the network is measured on cpu, where there is no "
             "TensorFloat-32. Use --precision float32 or --precision bfloat16.",
         ),
-        (["run", "run", "--function", "broken:f"], "'broken', which cannot be imported: NameError: name 'undefined'"),
-        (["run", "run", "--function", "unfinished:f"], "cannot be imported: SyntaxError: "),
-        (["run", "run", "--function", "my_callbacks.py:callback_fn"], "such as my_callbacks:callback_fn, but got"),
+        ("run run --function broken:f", "'broken', which cannot be imported: NameError: name 'undefined'"),
+        ("run run --function unfinished:f", "cannot be imported: SyntaxError: "),
+        ("run run --function my_callbacks.py:callback_fn", "such as my_callbacks:callback_fn, but got"),
         (
-            ["run", "run", "--function", "trains:f"],
+            "run run --function trains:f",
             'replace it with existing="overwrite". It trains when it is imported, as each worker does: put what trains '
             'below `if __name__ == "__main__":`; landscape --debug',
         ),
-        (["run", "run", "--function", "needs:f"], "imports 'no_such_library', which is not installed"),
-        (["info", "nothing.h5"], "nothing.h5"),
-        (["plot", "my_callbacks.py", "-o", "x.png"], "my_callbacks.py"),
-        (["convert", "my_callbacks.py", "a", "b", "--from", "checkpoints", "-o", "x"], "my_callbacks.py"),
+        ("run run --function needs:f", "imports 'no_such_library', which is not installed"),
+        ("info nothing.h5", "nothing.h5"),
+        ("plot my_callbacks.py -o x.png", "my_callbacks.py"),
+        ("convert my_callbacks.py a b --from checkpoints -o x", "my_callbacks.py"),
     ],
 )
 def test_errors_are_one_clear_text(folder, arguments, text):
-    result = command(*arguments, folder=folder, check=False)
+    result = command(*arguments.split(), folder=folder, check=False)
     assert result.returncode == 1
     assert "error: " in result.stderr
     assert text in result.stderr

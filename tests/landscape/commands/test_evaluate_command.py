@@ -211,58 +211,39 @@ def test_the_function_is_called_once(typed, folder):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        ("a b c", r"^--kind is missing: 3 checkpoints may be a run's \(--kind pca\) or three networks \(--kind"),
+        ("a b --kind random", "^--kind random needs one checkpoint or none, but got 2"),
+        ("a --kind through", "^--kind through needs three checkpoints, but got 1"),
+        ("a --kind ring", "^--kind must be one of 'auto', 'random', 'random-line', 'line', 'through', 'pca', 's"),
+        ("=start.safetensors", "^CHECKPOINTS must be a file, RUN_DIR@NUMBER or NAME=FILE, but got '=start"),
+        ("start.safetensors missing.pt", r"missing\.pt"),
+        ("x=start.safetensors x=third.safetensors", "^CHECKPOINTS must have different names, but got x, x"),
         (
-            ["a", "b", "c"],
-            r"^--kind is missing: 3 checkpoints may be a run's \(--kind pca\) or three networks \(--kind",
-        ),
-        (["a", "b", "--kind", "random"], "^--kind random needs one checkpoint or none, but got 2"),
-        (["a", "--kind", "through"], "^--kind through needs three checkpoints, but got 1"),
-        (
-            ["a", "--kind", "ring"],
-            "^--kind must be one of 'auto', 'random', 'random-line', 'line', 'through', 'pca', 's",
-        ),
-        (["=start.safetensors"], "^CHECKPOINTS must be a file, RUN_DIR@NUMBER or NAME=FILE, but got '=start"),
-        (["start.safetensors", "missing.pt"], r"missing\.pt"),
-        (["x=start.safetensors", "x=third.safetensors"], "^CHECKPOINTS must have different names, but got x, x"),
-        (
-            ["start.safetensors", "third.safetensors", "--normalization", "layer"],
+            "start.safetensors third.safetensors --normalization layer",
             "^--normalization must be left out for --kind line; it belongs to --kind random or --kind random-line or",
         ),
+        ("start.safetensors --centering mean", "^--centering must be left out for --kind random; it belongs to"),
+        ("start.safetensors --size 4x", "^--size must be a number such as 40, or two such as 40x20"),
+        ("a=start.safetensors third.safetensors --size 2", "^--size must be an int of at least 3, but got 2"),
+        ("start.safetensors --normalization all", "^--normalization must be one of 'filter', 'layer', 'weight'"),
+        ("--kind own", "^--directions is missing: --kind own needs"),
+        ("--directions first.safetensors --directions first.safetensors", "parallel"),
+        ("--function evaluate_callbacks:nothing", "must return .model, network, dataset, metrics. or an Evaluator"),
         (
-            ["start.safetensors", "--centering", "mean"],
-            "^--centering must be left out for --kind random; it belongs to",
-        ),
-        (["start.safetensors", "--size", "4x"], "^--size must be a number such as 40, or two such as 40x20"),
-        (
-            ["a=start.safetensors", "third.safetensors", "--size", "2"],
-            "^--size must be an int of at least 3, but got 2",
-        ),
-        (
-            ["start.safetensors", "--normalization", "all"],
-            "^--normalization must be one of 'filter', 'layer', 'weight'",
-        ),
-        (["--kind", "own"], "^--directions is missing: --kind own needs"),
-        (["--directions", "first.safetensors", "--directions", "first.safetensors"], "parallel"),
-        (
-            ["--function", "evaluate_callbacks:nothing"],
-            "must return .model, network, dataset, metrics. or an Evaluator",
-        ),
-        (
-            ["run@last", "--function", "evaluate_callbacks:batch_norm"],
+            "run@last --function evaluate_callbacks:batch_norm",
             "CHECKPOINTS must be RUN_DIR@NUMBER, whose number is an epoch or a step such as run@20, .* but got 'run@l",
         ),
-        (["run@9", "--function", "evaluate_callbacks:batch_norm"], "has no checkpoint of epoch 9; it has"),
-        (["a=run", "start.safetensors", "--kind", "pca"], "^CHECKPOINTS must have NAME= in front of each"),
-        (["start.safetensors"], "the random direction is zero.*Pass --perturb-one-dimensional to move biases"),
+        ("run@9 --function evaluate_callbacks:batch_norm", "has no checkpoint of epoch 9; it has"),
+        ("a=run start.safetensors --kind pca", "^CHECKPOINTS must have NAME= in front of each"),
+        ("start.safetensors", "the random direction is zero.*Pass --perturb-one-dimensional to move biases"),
     ],
 )
 def test_wrong_arguments(folder, tmp_path, monkeypatch, arguments, text):
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
-    if "--function" not in arguments:
-        arguments = [*arguments, "--function", "evaluate_callbacks:bowl"]
+    function = "" if "--function" in arguments else " --function evaluate_callbacks:bowl"
     with pytest.raises(Exception, match=text):
-        invoke("evaluate", *arguments, "-o", tmp_path / "a.h5", "--quiet")
+        invoke("evaluate", *f"{arguments}{function}".split(), "-o", tmp_path / "a.h5", "--quiet")
     assert list(tmp_path.iterdir()) == []
 
 

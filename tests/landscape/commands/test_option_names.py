@@ -52,41 +52,35 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--size", "2"], "^--size must be an int from 3 to 256, but got 2"),
-        (["--samples", "0"], "^--samples must be an int of at least 1, but got 0"),
-        (["--devices", "-1"], r"^--devices\[0\] must be an int of at least 0"),
-        (["--devices", "0,0"], "^--devices must be a list in which no device id is repeated"),
-        (["--devices-per-worker", "99"], "^--devices must be ids .* a multiple of --devices-per-worker 99"),
+        ("--size 2", "^--size must be an int from 3 to 256, but got 2"),
+        ("--samples 0", "^--samples must be an int of at least 1, but got 0"),
+        ("--devices -1", r"^--devices\[0\] must be an int of at least 0"),
+        ("--devices 0,0", "^--devices must be a list in which no device id is repeated"),
+        ("--devices-per-worker 99", "^--devices must be ids .* a multiple of --devices-per-worker 99"),
         (
-            ["--devices-per-worker", "2", "--workers-per-device", "2"],
+            "--devices-per-worker 2 --workers-per-device 2",
             "^only one of --devices-per-worker and --workers-per-device may exceed 1",
         ),
-        (["--interval", "early"], "^--interval must be whole numbers separated by commas"),
-        (["--interval", "50-60"], "^--interval 50-60 holds no checkpoint of .*, which has .0, 1, 2, 3, 4."),
-        (["--interval", "1,2"], "^--interval.* must hold at least three"),
-        (["--name", "a/b"], "^--name must be the beginning of a file name"),
-        (["-o", __file__], "^--output must be a directory, but .*test_option_names.py is a file"),
-        (
-            ["--also", "nowhere"],
-            r"^--also \S*/nowhere does not exist; give the directory that a SummaryCollector wrote",
-        ),
-        (["--also", "a="], "^--also must be a path that is not blank"),
-        (["--which", "top"], r"^--which must be left out .*; --directions hessian, for one, draws them\.$"),
-        (["--rise", "2"], "^--rise must be left out where no eigenvectors are drawn"),
-        (["--no-result", "--directions", "hessian"], r"^--directions must be left out .*; or pass --result\.$"),
-        (
-            ["--no-train", "--also", "a=a.pt"],
-            r"^--also must be left out where no interval is drawn.* or pass --train\.$",
-        ),
-        (["--extremes", "--sampling", "adaptive"], '^--sampling must be "full" with --extremes: '),
-        (["--no-train", "--no-result"], "^--no-train and --no-result leave no landscape to measure; leave one of them"),
+        ("--interval early", "^--interval must be whole numbers separated by commas"),
+        ("--interval 50-60", "^--interval 50-60 holds no checkpoint of .*, which has .0, 1, 2, 3, 4."),
+        ("--interval 1,2", "^--interval.* must hold at least three"),
+        ("--name a/b", "^--name must be the beginning of a file name"),
+        (f"-o {__file__}", "^--output must be a directory, but .*test_option_names.py is a file"),
+        ("--also nowhere", r"^--also \S*/nowhere does not exist; give the directory that a SummaryCollector wrote"),
+        ("--also a=", "^--also must be a path that is not blank"),
+        ("--which top", r"^--which must be left out .*; --directions hessian, for one, draws them\.$"),
+        ("--rise 2", "^--rise must be left out where no eigenvectors are drawn"),
+        ("--no-result --directions hessian", r"^--directions must be left out .*; or pass --result\.$"),
+        ("--no-train --also a=a.pt", r"^--also must be left out where no interval is drawn.* or pass --train\.$"),
+        ("--extremes --sampling adaptive", '^--sampling must be "full" with --extremes: '),
+        ("--no-train --no-result", "^--no-train and --no-result leave no landscape to measure; leave one of them"),
     ],
 )
 def test_run(run, options, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises((TypeError, ValueError, NotADirectoryError, RunDirectoryError), match=text):
-        invoke("run", run, "--function", "examples:batch_norm", "--quiet", *options)
+        invoke("run", run, "--function", "examples:batch_norm", "--quiet", *options.split())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -98,10 +92,7 @@ def test_import_checkpoints(tmp_path):
             torch.save({"a": torch.ones(3)}, tmp_path / folder / f"{name}.pt")
     for options, text in (
         ([*files[:2]], r"^FILE must hold at least three files"),
-        (
-            [str(tmp_path / "old")],
-            r"^FILE must say which epoch .*\n  a.pt\n[\s\S]*Pass --numbers with one number for",
-        ),
+        ([str(tmp_path / "old")], r"^FILE must say which epoch .*\n  a.pt\n[\s\S]*Pass --numbers with one number for"),
         (
             [str(tmp_path / "old"), "--strip-prefix", "x"],
             r"begins with 'x\.'.* Choose another --strip-prefix, or leave",

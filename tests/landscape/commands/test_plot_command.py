@@ -68,23 +68,23 @@ def curvature_data():
 @pytest.mark.parametrize(
     ("files", "options", "size"),
     [
-        (["a"], [], (1675, 993)),
-        (["a"], ["--kind", "lines"], (1675, 993)),
-        (["a"], ["--kind", "heatmap", "--theme", "dark"], (1675, 993)),
-        (["a"], ["--kind", "surface", "--levels", "5"], (1440, 1310)),
-        (["a"], ["--style", "paper", "--levels", "quantile"], (1360, 1410)),
-        (["a"], ["--levels", "0.1,0.5,2", "--scale", "linear"], (1675, 993)),
-        (["unfinished"], [], (1675, 883)),
-        (["one"], [], (1280, 1160)),
-        (["a"], ["--aspect", "fill"], (1280, 1270)),
-        (["line"], [], (1280, 880)),
-        (["line"], ["--metric", "loss", "--metric", "accuracy"], (1280, 880)),
-        (["a", "b"], ["--kind", "difference"], (1675, 993)),
+        ("a", "", (1675, 993)),
+        ("a", "--kind lines", (1675, 993)),
+        ("a", "--kind heatmap --theme dark", (1675, 993)),
+        ("a", "--kind surface --levels 5", (1440, 1310)),
+        ("a", "--style paper --levels quantile", (1360, 1410)),
+        ("a", "--levels 0.1,0.5,2 --scale linear", (1675, 993)),
+        ("unfinished", "", (1675, 883)),
+        ("one", "", (1280, 1160)),
+        ("a", "--aspect fill", (1280, 1270)),
+        ("line", "", (1280, 880)),
+        ("line", "--metric loss --metric accuracy", (1280, 880)),
+        ("a b", "--kind difference", (1675, 993)),
     ],
 )
 def test_every_kind(folder, tmp_path, files, options, size):
     output = tmp_path / "picture.png"
-    result = plot(*(folder / f"{name}.h5" for name in files), "-o", output, *options)
+    result = plot(*(folder / f"{name}.h5" for name in files.split()), "-o", output, *options.split())
     assert result.stdout.split() == [str(output)]
     with Image.open(output) as picture:
         assert picture.size == size
@@ -146,16 +146,16 @@ def test_nothing_is_loaded_that_a_picture_does_not_need(folder, tmp_path):
 @pytest.mark.parametrize(
     ("options", "width"),
     [
-        ([], 1280),
-        (["--kind", "sharpness", "--scale", "symlog", "--learning-rate", "0.05", "--theme", "dark"], 1280),
-        (["--kind", "spectrum", "--number", "7", "--width", "0.4", "--title", "mine"], 1280),
-        (["--kind", "spectrum", "--style", "paper"], 1360),
-        (["--inches", "8x5", "--dpi", "50"], 400),
+        ("", 1280),
+        ("--kind sharpness --scale symlog --learning-rate 0.05 --theme dark", 1280),
+        ("--kind spectrum --number 7 --width 0.4 --title mine", 1280),
+        ("--kind spectrum --style paper", 1360),
+        ("--inches 8x5 --dpi 50", 400),
     ],
 )
 def test_pictures_of_a_curvature(folder, tmp_path, options, width):
     output = tmp_path / "picture.png"
-    result = plot(folder / "curvature.h5", "-o", output, *options)
+    result = plot(folder / "curvature.h5", "-o", output, *options.split())
     assert result.stdout.split() == [str(output)]
     with Image.open(output) as picture:
         assert picture.size[0] == width

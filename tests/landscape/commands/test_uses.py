@@ -13,7 +13,7 @@ from two_networks import trained
 from landscape import Landscape
 from landscape.summary_json import summary_json
 
-FUNCTION = ("--function", "two_networks:callback_fn")
+FUNCTION = "--function two_networks:callback_fn"
 
 
 @pytest.fixture
@@ -35,17 +35,16 @@ def networks(tmp_path_factory):
 @pytest.mark.parametrize(
     ("typed", "written"),
     [
-        (["a.h5", "--no-open"], "a.html"),
-        (["a.h5", "--aspect", "fill", "--camera", "low", "--no-open"], "a.html"),
-        (["a.h5", "line.h5", "-o", "both.HTML"], "both.HTML"),
-        (["a.h5", "--kind", "heatmap"], "a.png"),
-        (["line.h5", "--style", "paper"], "line.png"),
-        (["a.h5", "-o", "other.svg"], "other.svg"),
+        ("a.h5 --no-open", "a.html"),
+        ("a.h5 --aspect fill --camera low --no-open", "a.html"),
+        ("a.h5 line.h5 -o both.HTML", "both.HTML"),
+        ("a.h5 --kind heatmap", "a.png"),
+        ("line.h5 --style paper", "line.png"),
+        ("a.h5 -o other.svg", "other.svg"),
     ],
-    ids=lambda item: " ".join(item) if isinstance(item, list) else item,
 )
 def test_plot_writes_a_page_or_a_picture(folder, typed, written):
-    assert invoke("plot", *typed).output == f"{written}\n"
+    assert invoke("plot", *typed.split()).output == f"{written}\n"
     begin = (folder / written).read_bytes()[:200]
     assert {".html": b"<!doctype html>", ".png": b"PNG", ".svg": b"<svg"}[
         f".{written.lower()[-4:].strip('.')}"
@@ -55,80 +54,77 @@ def test_plot_writes_a_page_or_a_picture(folder, typed, written):
 @pytest.mark.parametrize(
     ("typed", "text"),
     [
-        (["plot", "a.h5", "-o", "a.html", "--colormap", "cividis"],
+        ("plot a.h5 -o a.html --colormap cividis",
          "--colormap must be left out for a page; it belongs to pictures, such as --output NAME.png"),
-        (["plot", "a.h5", "-o", "a.html", "--caption"], "--caption must be left out for a page"),
-        (["plot", "a.h5", "-o", "a.png", "--page", "small"],
+        ("plot a.h5 -o a.html --caption", "--caption must be left out for a page"),
+        ("plot a.h5 -o a.png --page small",
          "--page must be left out for a picture; it belongs to pages, such as --output NAME.html"),
-        (["plot", "a.h5", "-o", "a.png", "--open"], "--open must be left out for a picture"),
-        (["plot", "a.h5", "--port", "8123"], "--port must be left out without --watch"),
-        (["plot", "a.h5", "--watch", "-o", "a.html"], "--output must be left out with --watch"),
-        (["plot", "a.h5", "--watch", "--page", "small"], "--page must be left out with --watch"),
-        (["plot", "a.h5", "line.h5", "--watch"], "--watch shows one file, but got 2; give one FILE"),
-        (["plot", "s3://bucket/a.h5", "--watch"], "FILE must be a file of this machine, .* Leave out --watch"),
-        (["info", "a.h5", "--devices", "0"], "--devices must be left out with PATH; it belongs to `landscape info`"),
-        (["convert", "a.h5", "--to", "wandb", "-o", "a.csv"], "--output must be left out with --to"),
-        (["convert", "a.h5", "--to", "wandb", "--metric", "loss"], "--metric must be left out with --to"),
-        (["convert", "a.h5", "-o", "a.csv", "--project", "p"], "--project must be left out without --from or --to"),
-        (["convert", "a.h5", "-o", "b.h5", "--from", "li", "--format", "csv"], "--format must be left out with --from"),
-        (["convert", "a.h5", "--from", "li", "--to", "wandb"], "--from and --to must not be given together"),
-        (["convert", "a.h5", "-o", "b.h5", "--from", "ours"], "--from must be one of 'auto', 'li', 'landscaper', '"),
-        (["convert", "a.h5", "b.h5", "-o", "c.csv"], r"without --from or --to, FILE must be one file, but got 2\."),
-        (["convert", "a.pt", "-o", "run", "--from", "checkpoints", "--loss", "x"], "--loss must be left out with"),
-        (["convert", "a.h5", "-o", "a.csv", "--unit", "step"], "--unit must be left out without --from or --to"),
-        (["connect", "a.pt", "b.pt", *FUNCTION, "--bends", "2"],
-         "--bends must be left out for --kind line, which needs no fitting"),
-        (["connect", "a.pt", "b.pt", *FUNCTION, "--kind", "curve"],
+        ("plot a.h5 -o a.png --open", "--open must be left out for a picture"),
+        ("plot a.h5 --port 8123", "--port must be left out without --watch"),
+        ("plot a.h5 --watch -o a.html", "--output must be left out with --watch"),
+        ("plot a.h5 --watch --page small", "--page must be left out with --watch"),
+        ("plot a.h5 line.h5 --watch", "--watch shows one file, but got 2; give one FILE"),
+        ("plot s3://bucket/a.h5 --watch", "FILE must be a file of this machine, .* Leave out --watch"),
+        ("info a.h5 --devices 0", "--devices must be left out with PATH; it belongs to `landscape info`"),
+        ("convert a.h5 --to wandb -o a.csv", "--output must be left out with --to"),
+        ("convert a.h5 --to wandb --metric loss", "--metric must be left out with --to"),
+        ("convert a.h5 -o a.csv --project p", "--project must be left out without --from or --to"),
+        ("convert a.h5 -o b.h5 --from li --format csv", "--format must be left out with --from"),
+        ("convert a.h5 --from li --to wandb", "--from and --to must not be given together"),
+        ("convert a.h5 -o b.h5 --from ours", "--from must be one of 'auto', 'li', 'landscaper', '"),
+        ("convert a.h5 b.h5 -o c.csv", r"without --from or --to, FILE must be one file, but got 2\."),
+        ("convert a.pt -o run --from checkpoints --loss x", "--loss must be left out with"),
+        ("convert a.h5 -o a.csv --unit step", "--unit must be left out without --from or --to"),
+        (f"connect a.pt b.pt {FUNCTION} --bends 2", "--bends must be left out for --kind line, which needs no fitting"),
+        (f"connect a.pt b.pt {FUNCTION} --kind curve",
          "--kind must be one of 'line', 'bezier', 'polygon', but got 'curve'"),
-        (["evaluate", "a.pt", *FUNCTION, "-o", "b.h5", "--kind", "random", "--factor", "2"],
+        (f"evaluate a.pt {FUNCTION} -o b.h5 --kind random --factor 2",
          "--factor and --run are for one landscape file in place of CHECKPOINTS, without --kind"),
-        (["evaluate", "a.h5", "line.h5", "--factor", "2"], "--factor and --run are for one landscape file in place of"),
-        (["evaluate", "a.pt", *FUNCTION, "-o", "a.csv"],
+        ("evaluate a.h5 line.h5 --factor 2", "--factor and --run are for one landscape file in place of"),
+        (f"evaluate a.pt {FUNCTION} -o a.csv",
          r"--output must be the file .*such as a\.h5, .* `landscape convert a\.h5 -o a\.csv` writes it from that"),
-        (["evaluate", "a.pt", *FUNCTION, "-o", "a.png"], r"--output must be .* `landscape plot a\.h5 -o a\.png`"),
-        (["evaluate", "a.pt", *FUNCTION, "-o", "a.txt"], "--output must be the file of what is measured, such as a"),
-        (["connect", "a.pt", "b.pt", *FUNCTION, "--align", "-o", "c.safetensors", "--dry-run"],
+        (f"evaluate a.pt {FUNCTION} -o a.png", r"--output must be .* `landscape plot a\.h5 -o a\.png`"),
+        (f"evaluate a.pt {FUNCTION} -o a.txt", "--output must be the file of what is measured, such as a"),
+        (f"connect a.pt b.pt {FUNCTION} --align -o c.safetensors --dry-run",
          r"--dry-run must be left out with --output c\.safetensors, for which nothing is measured"),
-        (["connect", "a.pt", "b.pt", *FUNCTION, "--align", "-o", "c.safetensors", "--kind", "bezier"],
+        (f"connect a.pt b.pt {FUNCTION} --align -o c.safetensors --kind bezier",
          "--kind must be left out with --output c"),
-        (["merge", "a.h5", "a.h5", "-o", "b.h5"], "files must be at least two different landscape files, but got a"),
-        (["evaluate", "a.h5", "--factor", "2", "--which", "top"], "--which must be left out for a landscape file"),
+        ("merge a.h5 a.h5 -o b.h5", "files must be at least two different landscape files, but got a"),
+        ("evaluate a.h5 --factor 2 --which top", "--which must be left out for a landscape file"),
     ],
-    ids=lambda item: " ".join(item) if isinstance(item, list) else "",
 )  # fmt: skip
 def test_what_belongs_to_another_use(folder, typed, text):
     before = sorted(folder.iterdir())
     with pytest.raises(ValueError, match=f"^{text}"):
-        invoke(*typed)
+        invoke(*typed.split())
     assert sorted(folder.iterdir()) == before
 
 
 def test_evaluate_names_a_file_that_is_not_there(folder):
     with pytest.raises(FileNotFoundError, match=r"^there is no file b\.h5\. Give a checkpoint, or a landscape file"):
-        invoke("evaluate", "b.h5", *FUNCTION, "-o", "c.h5")
+        invoke("evaluate", "b.h5", *FUNCTION.split(), "-o", "c.h5")
 
 
 @pytest.mark.parametrize(
     ("typed", "missing"),
     [
-        (["evaluate", "a.pt", "-o", "b.h5"], "--function"),
-        (["evaluate", "a.pt", *FUNCTION], "--output"),
-        (["connect", "a.pt", "b.pt", *FUNCTION, "--kind", "bezier"], "--output"),
-        (["convert", "a.h5"], "--output"),
-        (["convert", "a.h5", "--from", "li"], "--output"),
-        (["convert", "a.pt", "--from", "checkpoints"], "--output"),
+        ("evaluate a.pt -o b.h5", "--function"),
+        (f"evaluate a.pt {FUNCTION}", "--output"),
+        (f"connect a.pt b.pt {FUNCTION} --kind bezier", "--output"),
+        ("convert a.h5", "--output"),
+        ("convert a.h5 --from li", "--output"),
+        ("convert a.pt --from checkpoints", "--output"),
     ],
-    ids=lambda item: " ".join(item) if isinstance(item, list) else item,
 )
 def test_what_one_use_needs(folder, typed, missing):
-    told = command(*typed, folder=folder, check=False)
+    told = command(*typed.split(), folder=folder, check=False)
     assert told.returncode == 2
     assert f"Invalid value for {missing}: it is missing;" in " ".join(told.stderr.replace("│", " ").split())
 
 
 def test_a_measurement_as_json(networks, tmp_path):
     shutil.copytree(networks, tmp_path, dirs_exist_ok=True)
-    typed = ("connect", "a.pt", "b.pt", *FUNCTION, "--devices", "0", "--points", "3", "-o", "line.h5", "--json")
+    typed = f"connect a.pt b.pt {FUNCTION} --devices 0 --points 3 -o line.h5 --json".split()
     (found,) = json.loads(command(*typed, folder=tmp_path).stdout)
     # The first call says what was new in it.
     assert found == summary_json(Landscape.load(tmp_path / "line.h5")) | {"file": found["file"]}

@@ -195,18 +195,3 @@ def test_the_cosine_with_a_zero_direction_is_nan(network):
     direction = random_direction(space, origin, seed=0, index=0)
     zero = {name: np.zeros_like(values) for name, values in direction.items()}
     assert np.isnan(cosine(direction, zero, space))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "text"),
-    [
-        ({"seed": -1}, ValueError, "seed must be an int of at least 0"),
-        ({"seed": 1.5}, TypeError, "seed must be an int"),
-        ({"normalization": "filters"}, ValueError, "normalization must be one of 'filter'"),
-        ({"perturb_one_dimensional": 1}, TypeError, "perturb_one_dimensional must be a bool"),
-    ],
-)
-def test_wrong_arguments_are_named(network, arguments, error, text):
-    space, origin = prepare(network)
-    with pytest.raises(error, match=text):
-        random_direction(space, origin, **{"seed": 0, "index": 0, **arguments})

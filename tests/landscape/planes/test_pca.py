@@ -5,12 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from collectors.errors import CheckpointError
 from collectors.networks.readers import describe_network, read_network
-from collectors.weights.safetensors_file import CheckpointFile, MemoryState, write_checkpoint
+from collectors.weights.safetensors_file import MemoryState
 from landscape.errors import DegenerateTrajectoryError
 from landscape.planes import projection
-from landscape.planes.directions import inner_product
 from landscape.planes.pca import principal_directions
 
 
@@ -82,12 +80,6 @@ def test_no_centering_equals_the_svd_of_the_differences_to_the_last():
     np.testing.assert_allclose(ours @ ours.T, np.eye(2), atol=1e-12)
 
 
-def test_the_two_centerings_differ():
-    space, states = train(6)
-    none, mean = (principal_directions(states, space, centering=c) for c in ("none", "mean"))
-    assert abs(inner_product(none.directions[0], mean.directions[0], space)) < 0.999
-
-
 @pytest.mark.parametrize("centering", ["none", "mean"])
 @pytest.mark.parametrize("block_bytes", [1, 8 * 7 * 3, 8 * 7 * 11, 4096])
 def test_the_block_size_changes_nothing(centering, block_bytes, monkeypatch):
@@ -138,15 +130,6 @@ def test_buffers_and_frozen_parameters_have_no_influence():
     np.testing.assert_array_equal(vectors(space, one), vectors(space, two))
 
 
-@pytest.mark.parametrize("centering", ["none", "mean"])
-def test_the_order_of_the_earlier_checkpoints_changes_nothing_but_signs(centering):
-    space, states = train(7)
-    mixed = [states[i] for i in (4, 0, 5, 2, 1, 3)] + [states[-1]]
-    one, two = (vectors(space, principal_directions(s, space, centering=centering)) for s in (states, mixed))
-    signs = np.sign(np.sum(one * two, axis=1, keepdims=True))
-    np.testing.assert_allclose(two * signs, one, atol=1e-11)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_lower_precision_checkpoints_are_compared_in_float64(dtype):
     space, states = train(6, dtype)
@@ -160,16 +143,6 @@ def test_lower_precision_checkpoints_are_compared_in_float64(dtype):
     np.testing.assert_allclose(np.abs(np.sum(ours * components[:2], axis=1)), 1, atol=2e-6)
     np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-7)
     np.testing.assert_allclose(result.singular_values, sigma[:2], rtol=1e-9)
-
-
-def test_checkpoint_files_give_what_memory_gives(tmp_path):
-    space, states = train(5, torch.float32)
-    files = []
-    for index, state in enumerate(states):
-        write_checkpoint(tmp_path / f"{index}.safetensors", {name: state.read(name) for name in state.shapes})
-        files.append(CheckpointFile(tmp_path / f"{index}.safetensors"))
-    one, two = principal_directions(states, space), principal_directions(files, space)
-    np.testing.assert_array_equal(vectors(space, one), vectors(space, two))
 
 
 def combined(coefficients):
@@ -191,27 +164,22 @@ def test_a_planar_trajectory_is_explained_completely():
     assert result.explained_variance_ratio.sum() == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_too_few_checkpoints(count):
-    space, states = train(3)
-    with pytest.raises(DegenerateTrajectoryError, match=f"at least 3 checkpoints, but there are {count}.*more often"):
-        principal_directions(states[:count], space)
-
-
 @pytest.mark.parametrize("centering", ["none", "mean"])
-def test_equal_checkpoints(centering):
-    space, states = train(3)
-    with pytest.raises(DegenerateTrajectoryError, match="all 4 checkpoints hold the same trainable weights"):
-        principal_directions([states[0]] * 4, space, centering=centering)
-
-
-@pytest.mark.parametrize("centering", ["none", "mean"])
-@pytest.mark.parametrize("path", [[(5, 0), (3, 0), (1, 0), (0, 0)], [(2, 1), (2, 1), (0, 0), (0, 0)]])
-def test_checkpoints_on_a_line(centering, path):
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        *[([(3, 1)] * count, f"at least 3 checkpoints, but there are {count}.*more often") for count in range(3)],
+        ([(3, 1)] * 4, "all 4 checkpoints hold the same trainable weights"),
+        ([(5, 0), (3, 0), (1, 0), (0, 0)], r"only 1 independent differences to .* lie on a line"),
+        ([(2, 1), (2, 1), (0, 0), (0, 0)], r"only 1 independent differences to .* lie on a line"),
+    ],
+)
+def test_checkpoints_that_span_no_plane(centering, path, text):
     space, states = combined(path)
-    with pytest.raises(DegenerateTrajectoryError, match=r"only 1 independent differences to .* lie on a line"):
+    with pytest.raises(DegenerateTrajectoryError, match=text):
         principal_directions(states, space, centering=centering)
-    assert len(principal_directions(states, space, centering=centering, components=1).directions) == 1
+    if "line" in text:
+        assert len(principal_directions(states, space, centering=centering, components=1).directions) == 1
 
 
 def test_a_direction_as_short_as_the_rounding_warns():
@@ -237,14 +205,3 @@ def test_a_nearly_straight_path_warns_and_keeps_the_note():
         warnings.simplefilter("error")
         space, states = combined([(3, 0), (2, 0.4), (1, -0.3), (0, 0)])
         assert principal_directions(states, space).notes == ()
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("position", [1, 3])
-def test_weights_that_are_not_finite_are_named(value, position):
-    space, states = train(4)
-    arrays = {name: states[position].read(name) for name in states[position].shapes}
-    arrays["head.weight"][2, 1] = value
-    states[position] = MemoryState(arrays, f"checkpoint {position}")
-    with pytest.raises(CheckpointError, match=rf"checkpoint {position} holds NaN or infinite values in 'head.weight'"):
-        principal_directions(states, space)

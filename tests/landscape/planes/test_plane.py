@@ -68,17 +68,6 @@ def test_pythagoras_holds_and_the_origin_is_exactly_zero():
     assert [str(values[2]) for values in (path.x, path.y, path.residual, path.norm)] == ["0.0"] * 4
 
 
-def test_projection_on_a_line():
-    space, readers = described(3)
-    direction = draw(space, 0)
-    path = project(readers, readers[0], (direction,), space)
-    vector = flat(space, direction.__getitem__)
-    differences = np.stack([flat(space, reader.read) for reader in readers]) - flat(space, readers[0].read)
-    # The mistake to avoid: dividing by the norm instead of its square.
-    np.testing.assert_allclose(path.x, differences @ vector / (vector @ vector), rtol=1e-11)
-    assert path.y is None
-
-
 def test_a_residual_far_smaller_than_the_norm_keeps_its_digits():
     space = describe_network(network())
     origin = states(1)[0]

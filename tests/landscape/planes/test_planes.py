@@ -198,11 +198,11 @@ def test_networks_that_cannot_move_are_refused():
         random_plane(rotation)
 
 
-@pytest.mark.parametrize("position", [0, 1, 2])
-def test_weights_that_are_not_finite_are_named(position):
+@pytest.mark.parametrize(("position", "value"), [(0, torch.nan), (1, torch.inf), (2, torch.nan), (2, torch.inf)])
+def test_weights_that_are_not_finite_are_named(position, value):
     modules = [build(seed) for seed in range(3)]
     with torch.no_grad():
-        modules[position].head.weight[0, 0] = torch.nan
+        modules[position].head.weight[0, 0] = value
     name = f"checkpoints\\[{position}\\]"
     with pytest.raises(CheckpointError, match=name + " holds NaN or infinite values in 'head.weight'"):
         pca_plane(modules)
@@ -268,8 +268,9 @@ def test_random_planes_of_a_checkpoint():
     ("arguments", "error", "text"),
     [
         ({"seed": -1}, ValueError, "seed must be an int of at least 0"),
+        ({"seed": 1.5}, TypeError, "seed must be an int"),
         ({"normalization": "unit"}, ValueError, "normalization must be one of 'filter', 'layer', 'weight', 'none'"),
-        ({"perturb_one_dimensional": "yes"}, TypeError, "perturb_one_dimensional must be a bool"),
+        ({"perturb_one_dimensional": 1}, TypeError, "perturb_one_dimensional must be a bool"),
     ],
 )
 def test_random_planes_name_wrong_arguments(arguments, error, text):
@@ -309,11 +310,12 @@ def test_the_uncentred_plane_keeps_more_of_the_path_than_the_centred_one():
     assert kept == pytest.approx(plane.explained_variance_ratio.sum(), rel=1e-10)
 
 
-def test_permuting_earlier_checkpoints_leaves_the_plane():
+@pytest.mark.parametrize("centering", ["none", "mean"])
+def test_permuting_earlier_checkpoints_leaves_the_plane(centering):
     modules = [build(seed, torch.float64) for seed in range(5)]
-    one = pca_plane(modules)
+    one = pca_plane(modules, centering=centering)
     order = [2, 0, 3, 1, 4]
-    two = pca_plane([modules[i] for i in order])
+    two = pca_plane([modules[i] for i in order], centering=centering)
     np.testing.assert_allclose(two.projection.residual, one.projection.residual[order], atol=1e-10)
     for values, expected in ((two.projection.x, one.projection.x), (two.projection.y, one.projection.y)):
         np.testing.assert_allclose(np.abs(values), np.abs(expected[order]), atol=1e-10)
