@@ -62,7 +62,8 @@ class GridLevels:
     def start(self) -> Bool[np.ndarray, "ny nx"]:
         """Which points predict a smooth surface; none where the first grid has too few others to test that."""
         start = self._points(self.grids[max(self.coarser - 1, 0)])
-        return start & ((self.is_first & ~start).sum() >= 2 * SMOOTHNESS_TESTS)
+        others = int((self.is_first & ~start).sum())
+        return start if others >= 2 * SMOOTHNESS_TESTS else np.zeros_like(start)
 
     def _points(self, grid: tuple[Int64[np.ndarray, " _"], ...]) -> Bool[np.ndarray, "ny nx"]:
         points = np.zeros(self.shape, bool)
