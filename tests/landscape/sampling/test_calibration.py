@@ -15,8 +15,8 @@ from landscape.record.checks import PointStatus
 from landscape.sampling.adaptive_sampling import AdaptiveSampling
 
 # How many times fewer points are measured, at least, as the mean over all surfaces.
-ABSOLUTE = {0.05: 4.8, 0.01: 3.7, 0.003: 2.3, 0.001: 1.8}
-RELATIVE = {0.05: 2.6, 0.01: 1.95, 0.003: 1.5, 0.001: 1.35}
+ABSOLUTE = {0.05: 14, 0.01: 10, 0.003: 7.2, 0.001: 5.2}
+RELATIVE = {0.05: 6.3, 0.01: 4.5, 0.003: 3.4, 0.001: 2.7}
 SETTINGS = [
     *((tolerance, False, saved) for tolerance, saved in ABSOLUTE.items()),
     *((tolerance, True, saved) for tolerance, saved in RELATIVE.items()),
@@ -86,11 +86,11 @@ def every_surface():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("tolerance", "relative", "saved"), TRIED)
-def test_one_claim_in_twenty_is_false_at_most(every_surface, tolerance, relative, saved):
+def test_three_claims_in_a_hundred_are_false_at_most(every_surface, tolerance, relative, saved):
     found = Claims(every_surface, tolerance, relative=relative)
     print(f"\n{'relative' if relative else 'absolute'} {tolerance}: {found}")
     assert found.claims >= 0.95 * len(every_surface)
-    assert found.false <= 0.05 * found.claims
+    assert found.false <= 0.03 * found.claims
     assert found.twice <= 0.01 * found.claims
     assert np.mean(found.saved) >= saved
     assert found.bounds_broken <= 0.05 * found.bounds
