@@ -22,7 +22,7 @@ from .tolerance import HeldOutCheck, LossScale, largest_gap, largest_share
 _SMALLEST_BATCH = 8
 # A surface of which this much had to be measured is as rough elsewhere: all of it is measured.
 _REST_SHARE = 0.75
-# With these factors on the estimates at most three claims in a hundred are false; test_calibration.py measures it. Finer
+# With these factors on the estimates at most three claims in a hundred are false, says test_calibration.py. Finer
 # tolerances, and relative ones, need more, because kinks decide there.
 _CAUTION = 1.5
 _CAUTION_WHEN_FINE = 3.0
