@@ -43,7 +43,7 @@ _ONE_NUMBER = (
     "The loss is the model's own, which gives one number for a batch; with a loss function in its place, "
     "`(nn.CrossEntropyLoss(), module, data, metrics)`, it is as in PyTorch."
 )
-_NO_DERIVATIVES = "The adapter computes losses alone, no derivatives."
+_DIFFERENCES = "It needs derivatives of outputs; the Hessian's products are differences of MindSpore's gradients."
 _NO_STATISTICS = "Their usual networks have none (LayerNorm); a network that has some is as in PyTorch."
 _WHICH_ARE_STATISTICS = "Nothing says which of a network's buffers are statistics."
 _BUILT = "A network computes in the precision in which it was built."
@@ -71,10 +71,7 @@ HOLES: dict[tuple[str, str], str] = {
     **{("recalibrated statistics", framework): _WHICH_ARE_STATISTICS for framework in ("keras", "jax", "mindspore")},
     **{("a curve between two networks", framework): _GRADIENTS for framework in ("keras", "jax", "mindspore")},
     **{("alignment", framework): _GRAPH for framework in ("keras", "jax", "mindspore")},
-    **{
-        (capability, "mindspore"): _NO_DERIVATIVES
-        for capability in ("curvature (Hessian)", "curvature (Gauss-Newton)", "a plane along eigenvectors")
-    },
+    ("curvature (Gauss-Newton)", "mindspore"): _DIFFERENCES,
     (IMPORTS, "composer"): _COMPOSER,
 }
 """Why a framework cannot do something, by capability and framework."""

@@ -11,12 +11,12 @@ from collectors.networks.batches import call_network
 from collectors.networks.keras_network import to_array
 from collectors.networks.weight_space import State
 
-from ..curvature.products import WITHOUT_GRADIENTS, ProductSettings, Vector
+from ..curvature.products import ProductSettings, Vector
 from ..errors import CurvatureError
-from ..measuring.array_products import ArrayProducts
+from ..measuring.array_products import ArrayProducts, check_wide
 from ..measuring.measured_set import MeasuredSet
 from ..samples.batches import Batch
-from .network import NARROW, KerasNetwork
+from .network import KerasNetwork
 
 
 class KerasProducts(ArrayProducts):
@@ -38,11 +38,7 @@ class KerasProducts(ArrayProducts):
                 f'matrix must be "hessian" for a Keras network, but is {settings.matrix!r}: the Gauss-Newton matrix is '
                 "made of PyTorch and JAX networks alone."
             )
-        if narrow := sorted({info.dtype for info in network.space.trainable if info.size} & set(NARROW)):
-            raise CurvatureError(
-                f"the network's weights are {narrow[0]}, in which second derivatives are rounding; build it in "
-                f"float32, into which the same checkpoints are loaded. Or {WITHOUT_GRADIENTS}."
-            )
+        check_wide(network.space)
         self._network, self._before = network, network.read()
         super().__init__(network.space, measured, measuring, settings)
 

@@ -19,11 +19,12 @@ from .measured_set import MeasuredSet
 from .shares import BatchedProducts, SharedBatches
 
 
-class ArrayProducts(BatchedProducts):
-    """Products in at least float32, made of the derivatives of single batches."""
+class ArrayGradients(BatchedProducts):
+    """Gradients in at least float32, added up over single batches; of which products are made, a subclass says."""
 
     # What cannot differentiate everything, what it raises then, and a sentence on what to replace, with a space behind.
     differentiator: str
+    failure = "cannot differentiate the network or the loss twice"
     refusals: tuple[type[Exception], ...] = (TypeError, ValueError, NotImplementedError)
     remedy = ""
     to_array: Callable[[Any], Any] = staticmethod(np.asarray)
@@ -51,10 +52,6 @@ class ArrayProducts(BatchedProducts):
     def gradient_of(self, batch: Batch) -> Sequence[Any]:
         """Returns the gradient of a batch's sum of losses, an array for each of the layout's names."""
 
-    @abstractmethod
-    def product_of(self, batch: Batch, along: Mapping[str, Vector]) -> Sequence[Any]:
-        """Returns the matrix of a batch's sum of losses times a vector, in arrays as the gradient."""
-
     @property
     def layout(self) -> Layout:
         return self._layout
@@ -70,11 +67,6 @@ class ArrayProducts(BatchedProducts):
 
     def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
         return self._sum(share, self.gradient_of)
-
-    def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
-        # Of all samples, however few suffice: some frameworks compile for each length of a batch.
-        along = {name: part.astype(self.dtypes[name]) for name, part in self._layout.as_state(vector).items()}
-        return self._sum(share, lambda batch: self.product_of(batch, along))
 
     def _sum(self, share: int, part: Callable[[Batch], Sequence[Any]]) -> Float64[np.ndarray, " weights"]:
         def add() -> Float64[np.ndarray, " weights"]:
@@ -103,6 +95,28 @@ class ArrayProducts(BatchedProducts):
                 raise
             except self.refusals as error:
                 raise CurvatureError(
-                    f"{self.differentiator} cannot differentiate the network or the loss twice ({error}). "
-                    f"{self.remedy}Or {WITHOUT_GRADIENTS}."
+                    f"{self.differentiator} {self.failure} ({error}). {self.remedy}Or {WITHOUT_GRADIENTS}."
                 ) from error
+
+
+class ArrayProducts(ArrayGradients):
+    """Products in at least float32, made of the second derivatives of single batches."""
+
+    @abstractmethod
+    def product_of(self, batch: Batch, along: Mapping[str, Vector]) -> Sequence[Any]:
+        """Returns the matrix of a batch's sum of losses times a vector, in arrays as the gradient."""
+
+    def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
+        # Of all samples, however few suffice: some frameworks compile for each length of a batch.
+        along = {name: part.astype(self.dtypes[name]) for name, part in self.layout.as_state(vector).items()}
+        return self._sum(share, lambda batch: self.product_of(batch, along))
+
+
+def check_wide(space: WeightSpace) -> None:
+    """Checks that no weight has fewer digits than float32, in which second derivatives are rounding."""
+    dtypes = {info.dtype for info in space.trainable if info.size}
+    if narrow := sorted(dtype for dtype in dtypes if direction_dtype(dtype).name != dtype):
+        raise CurvatureError(
+            f"the network's weights are {narrow[0]}, in which second derivatives are rounding; build it in float32, "
+            f"into which the same checkpoints are loaded. Or {WITHOUT_GRADIENTS}."
+        )

@@ -120,7 +120,7 @@ class SharedProducts(ShareProducts):
         self._layout: Layout
         self._sizes: list[int]
         try:
-            self._layout, self._sizes = crew.ask_all("ask", "open_shares", self._settings)[0]
+            self._layout, self._sizes, self.are_differences = crew.ask_all("ask", "open_shares", self._settings)[0]
         except BaseException:
             self.close()
             raise
@@ -167,6 +167,9 @@ class SharedProducts(ShareProducts):
 
     def total_product(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
         return self._total_of("product", self._put(vector))
+
+    def total_doubled(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
+        return self._total_of("doubled", self._put(vector))
 
     def close(self) -> None:
         for notes in self._crew.ask_all("ask", "close_shares"):
