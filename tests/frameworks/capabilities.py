@@ -68,7 +68,7 @@ HOLES: dict[tuple[str, str], str] = {
     ("recalibrated statistics", "transformers"): _NO_STATISTICS,
     ("curvature (Gauss-Newton)", "keras"): _ITS_LOSSES,
     **{("lower precision", framework): _BUILT for framework in ("keras", "jax", "mindspore")},
-    **{("recalibrated statistics", framework): _WHICH_ARE_STATISTICS for framework in ("keras", "jax", "mindspore")},
+    **{("recalibrated statistics", framework): _WHICH_ARE_STATISTICS for framework in ("keras", "mindspore")},
     **{("a curve between two networks", framework): _GRADIENTS for framework in ("keras", "jax", "mindspore")},
     **{("alignment", framework): _GRAPH for framework in ("keras", "jax", "mindspore")},
     ("curvature (Gauss-Newton)", "mindspore"): _DIFFERENCES,

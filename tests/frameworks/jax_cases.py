@@ -88,7 +88,9 @@ def linen_variables():
 
 
 def build_linen():
-    network = JaxNetwork(LinenConvolutions().apply, linen_variables())
+    model = LinenConvolutions()
+    update = functools.partial(model.apply, train=True, mutable=["batch_stats"], rngs={"dropout": jax.random.key(1)})
+    network = JaxNetwork(model.apply, linen_variables(), update=update)
     return per_sample, network, (images(), classes()), {"accuracy": accuracy}
 
 

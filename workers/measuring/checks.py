@@ -15,10 +15,11 @@ from collectors.errors import LandscapeError
 from collectors.networks.weight_space import WeightSpace
 from collectors.shapes import Float64
 
-from ..errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError
+from ..errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError, SamplesError
 from ..measurement_options import MeasurementOptions
 from ..metric_names import EXTREMES, metric_of
 from ..pool import OriginValues
+from ..samples.batches import Batch
 from ..users_code import place_of
 from .memory_shortage import is_memory_shortage
 
@@ -68,7 +69,7 @@ def check_own_options(
     options: MeasurementOptions,
     framework: str,
     seeding: str,  # a sentence on what there is instead of seeds at each point
-    statistics: str = "",  # a clause on why statistics are not recalibrated
+    statistics: str | None = "",  # a clause on why statistics are not recalibrated; None where they may be
 ) -> None:
     """Checks that options ask for nothing that is PyTorch's alone."""
     if options.precision != "float32":
@@ -81,11 +82,23 @@ def check_own_options(
         raise ValueError(
             f"seed_each_point=True is available for PyTorch only, and this network is one of {framework}. {seeding}"
         )
-    if options.buffers == "recalibrate":
+    if options.buffers == "recalibrate" and statistics is not None:
         raise ValueError(
             f'buffers="recalibrate" is not available for {framework}{statistics}; use buffers="fixed" (the origin\'s '
             "statistics everywhere)."
         )
+
+
+def check_recalibration(batches: Sequence[Batch], *, has_statistics: bool) -> list[str]:
+    """Checks that statistics can be recalibrated on batches; returns what the user should know."""
+    if not has_statistics:
+        return ['buffers="recalibrate" changes nothing: the network has no normalization statistics.']
+    if all(batch.size < 2 for batch in batches):
+        raise SamplesError(
+            'buffers="recalibrate" needs batches of at least two samples for its statistics, but the data set '
+            'gives single ones; use more samples, larger batches or buffers="fixed".'
+        )
+    return []
 
 
 def check_loaded(plane: _Plane | None) -> _Plane:

@@ -16,6 +16,9 @@ from .random_state import random_state_kept
 from .samples import Samples
 
 _SEVERAL = "several data sets are measured at each point in turn, and all of them must be in memory"
+_RECALIBRATED = (
+    'buffers="recalibrate" needs all samples for the statistics before it measures the first one; use buffers="fixed"'
+)
 _GROUPS = "the groups of all samples must be known before the first point"
 _KEPT = "the loss of each sample is kept, and for that all samples must be in memory"
 _EXAMPLE = '{"train": train_loader, "test": test_loader}'
@@ -87,6 +90,8 @@ def read_sets(
         own = memory
         if item.name:
             own = _memory_of_set(memory, index, [known.samples for known in sets], alone=len(found) == 1)
+        if options.buffers == "recalibrate":
+            own = replace(own, obstacle=own.obstacle or _RECALIBRATED)
         if options.groups is not None:
             own = replace(own, obstacle=_GROUPS)
         if options.keep_samples:

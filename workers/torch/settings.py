@@ -17,8 +17,8 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from collectors.networks.batches import call_network
 from collectors.networks.torch_network import transformers_without_fast_path
 
-from ..errors import SamplesError
 from ..forked import threads_of
+from ..measuring import checks
 from ..samples.batches import Batch
 from ..samples.random_state import random_state_kept
 
@@ -124,19 +124,12 @@ def normalization_layers(network: nn.Module) -> list[_NormBase]:
 
 def check_recalibration(layers: Sequence[_NormBase], batches: Sequence[Batch]) -> list[str]:
     """Checks that running statistics can be recalibrated; returns what the user should know."""
-    if not layers:
-        return ['buffers="recalibrate" changes nothing: the network has no normalization statistics.']
     if any(layer.running_mean is not None and layer.running_mean.is_meta for layer in layers):
         raise ValueError(
             'buffers="recalibrate" is not available where normalization statistics are offloaded; load the network '
             'without offload_buffers, or use buffers="fixed" (the origin\'s statistics everywhere).'
         )
-    if all(batch.size < 2 for batch in batches):
-        raise SamplesError(
-            'buffers="recalibrate" needs batches of at least two samples for its statistics, but the data set '
-            'gives single ones; use more samples, larger batches or buffers="fixed".'
-        )
-    return []
+    return checks.check_recalibration(batches, has_statistics=bool(layers))
 
 
 def recalibrate(network: Callable[..., Any], layers: Sequence[_NormBase], batches: Iterable[Batch]) -> None:
