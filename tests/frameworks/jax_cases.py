@@ -137,9 +137,16 @@ def modes(network):
 
 
 EVALUATOR_CASES = [
-    EvaluatorCase("flax.linen", build_linen, own_loss, functools.partial(freeze, name="Dense_0.bias"), freeze_all),
-    EvaluatorCase("flax.nnx", build_nnx, own_loss, restored=modes),
-    EvaluatorCase("JAX function", build_plain, own_loss, freeze, freeze_all),
+    EvaluatorCase(
+        "flax.linen",
+        build_linen,
+        own_loss,
+        functools.partial(freeze, name="Dense_0.bias"),
+        freeze_all,
+        recalibrate="done",
+    ),
+    EvaluatorCase("flax.nnx", build_nnx, own_loss, restored=modes, recalibrate="done"),
+    EvaluatorCase("JAX function", build_plain, own_loss, freeze, freeze_all, recalibrate="nothing"),
 ]
 
 
