@@ -169,3 +169,14 @@ def test_what_graph_mode_cannot_compile_is_told():
         shares.move(read_network(built[1]), None)
         with pytest.raises(CurvatureError, match=told):
             shares.gradient(0)
+
+
+def test_kinks_are_refused():
+    set_mode("graph")
+    mindspore.set_seed(0)
+    network = ConvNet()
+    network.activation = nn.ReLU()
+    with open_evaluator((sparse_loss(), network, dataset(48, 48), {}), 48).products(ProductSettings()) as shares:
+        shares.move(read_network(network), None)
+        with pytest.raises(CurvatureError, match=r"also see kinks, such as ReLU's.*trace_by_lines"):
+            find_eigenpairs(Products(shares), 2, 1, tolerance=1e-6)

@@ -39,7 +39,8 @@ COMPUTED_IN_FLOAT32 = (
 NOT_SYMMETRIC = (
     "the products are not those of a symmetric matrix (u.Hv = {:.6g}, v.Hu = {:.6g}): a backward of the network or the "
     "loss is not the derivative of its forward, or the network changes its own state. Look for custom Functions, "
-    "straight-through estimators and hooks on gradients."
+    "straight-through estimators and hooks on gradients. Differences of gradients (MindSpore) also see kinks, such as "
+    f"ReLU's, which no Hessian holds: {WITHOUT_GRADIENTS}."
 )
 """What there is no curvature of."""
 
