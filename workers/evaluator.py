@@ -278,7 +278,7 @@ def products_of(evaluator: Evaluator, settings: ProductSettings) -> ShareProduct
         return evaluator.products(settings)
     raise CurvatureError(
         f"{type(evaluator).__name__} makes no products of the Hessian, because it has no second derivatives: networks "
-        f"of PyTorch, JAX and Keras have them. {WITHOUT_GRADIENTS}."
+        f"of PyTorch, JAX, Keras and MindSpore have them. {WITHOUT_GRADIENTS}."
     )
 
 

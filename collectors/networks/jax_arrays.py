@@ -28,6 +28,8 @@ class NamedArrays:
     space: WeightSpace
     arrays: Mapping[str, Any]
     call: Callable[..., Any]
+    # Maps the same to the values, by name, of the statistics that training changes; None where nothing says how.
+    update: Callable[..., dict[str, Any]] | None = None
 
 
 def owns(value: object) -> bool:
@@ -57,7 +59,7 @@ def take_apart(network: Any) -> NamedArrays:
         return parts
     if not isinstance(network, JaxNetwork):
         network = JaxNetwork(operator.call, network)
-    tree, apply = network.tree, network.apply
+    tree, apply, update = network.tree, network.apply, network.update
     if hasattr(tree, "opt_state"):
         raise TypeError(
             f"parameters must be the network's alone, but {type(tree).__name__} holds the optimizer's state as well; "
@@ -69,6 +71,7 @@ def take_apart(network: Any) -> NamedArrays:
         name = network.name or type(tree).__name__
         aliases, known_axes = _shared_names(tree), _filter_axes_of_module(tree)
         graph, tree = sys.modules["flax.nnx"].split(tree)
+        update = functools.partial(_updated, update or apply, graph) if _normalizations(network.tree) else None
         apply = functools.partial(_apply_in_eval_mode, apply, graph)
     else:
         name = network.name or function_name(apply)
@@ -99,14 +102,25 @@ def take_apart(network: Any) -> NamedArrays:
     if not tensors:
         raise TypeError(f"parameters must hold at least one array, but got {type(tree).__name__} without any.")
 
-    def call(values: Mapping[str, Any], *inputs: Any, **named_inputs: Any) -> Any:
+    def filled_with(values: Mapping[str, Any]) -> Any:
         filled = list(leaves)
         for tensor_name, value in values.items():
             filled[places[tensor_name]] = value
-        return apply(jax.tree_util.tree_unflatten(structure, filled), *inputs, **named_inputs)
+        return jax.tree_util.tree_unflatten(structure, filled)
+
+    def call(values: Mapping[str, Any], *inputs: Any, **named_inputs: Any) -> Any:
+        return apply(filled_with(values), *inputs, **named_inputs)
+
+    def updated(values: Mapping[str, Any], *inputs: Any, **named_inputs: Any) -> dict[str, Any]:
+        assert update is not None
+        _, changed = update(filled_with(values), *inputs, **named_inputs)
+        return {
+            name: leaf for path, leaf in jax.tree_util.tree_leaves_with_path(changed) if (name := _name(path)) in places
+        }
 
     space = WeightSpace("jax", name, tuple(tensors))
-    return NamedArrays(space, {tensor_name: leaves[index] for tensor_name, index in places.items()}, call)
+    arrays = {tensor_name: leaves[index] for tensor_name, index in places.items()}
+    return NamedArrays(space, arrays, call, None if update is None else updated)
 
 
 def is_module(value: object) -> bool:
@@ -203,6 +217,21 @@ def _apply_in_eval_mode(apply: Callable[..., Any], graph: Any, state: Any, /, *i
     module = sys.modules["flax.nnx"].merge(graph, state)
     module.eval()  # of this copy: the user's module stays in its mode
     return apply(module, *inputs, **named_inputs)
+
+
+def _normalizations(module: Any) -> list[Any]:
+    nnx = sys.modules["flax.nnx"]
+    return [layer for _, layer in nnx.iter_graph(module) if isinstance(layer, nnx.BatchNorm)]
+
+
+def _updated(apply: Callable[..., Any], graph: Any, state: Any, /, *inputs: Any, **named_inputs: Any) -> Any:
+    """Returns the outputs of a copy whose normalization layers alone are in train mode, and their new statistics."""
+    nnx = sys.modules["flax.nnx"]
+    module = nnx.merge(graph, state)
+    module.eval()
+    for layer in _normalizations(module):
+        layer.use_running_average = False
+    return apply(module, *inputs, **named_inputs), nnx.to_pure_dict(nnx.state(module, nnx.BatchStat))
 
 
 def _shared_names(module: Any) -> dict[str, tuple[str, ...]]:

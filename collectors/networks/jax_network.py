@@ -36,6 +36,9 @@ class JaxNetwork:
         buffers: further collections by name, such as {"batch_stats": ...}; None where ``parameters`` holds everything.
         name: the network's name; None takes that of the module or function behind ``apply``.
         trainable: says for each parameter's name whether a plane spans it; None: all of them.
+        update: what statistics are recalibrated with (``buffers="recalibrate"``): called as ``apply`` is, it normalizes
+            by the batch and returns (outputs, collections with running averages that went on by this batch), such as
+            ``functools.partial(model.apply, train=True, mutable=["batch_stats"])``. An nnx.Module needs none.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -47,9 +50,10 @@ class JaxNetwork:
     buffers: Mapping[str, Any] | None = None
     name: str | None = None
     trainable: Callable[[str], bool] | None = None
+    update: Callable[..., tuple[Any, Any]] | None = None
 
     def __post_init__(self) -> None:
-        for argument in ("apply", "trainable"):
+        for argument in ("apply", "trainable", "update"):
             value = getattr(self, argument)
             if not callable(value) and (argument == "apply" or value is not None):
                 raise wrong_type(argument, "a function", value)

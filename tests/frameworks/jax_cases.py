@@ -88,7 +88,9 @@ def linen_variables():
 
 
 def build_linen():
-    network = JaxNetwork(LinenConvolutions().apply, linen_variables())
+    model = LinenConvolutions()
+    update = functools.partial(model.apply, train=True, mutable=["batch_stats"], rngs={"dropout": jax.random.key(1)})
+    network = JaxNetwork(model.apply, linen_variables(), update=update)
     return per_sample, network, (images(), classes()), {"accuracy": accuracy}
 
 
@@ -135,9 +137,16 @@ def modes(network):
 
 
 EVALUATOR_CASES = [
-    EvaluatorCase("flax.linen", build_linen, own_loss, functools.partial(freeze, name="Dense_0.bias"), freeze_all),
-    EvaluatorCase("flax.nnx", build_nnx, own_loss, restored=modes),
-    EvaluatorCase("JAX function", build_plain, own_loss, freeze, freeze_all),
+    EvaluatorCase(
+        "flax.linen",
+        build_linen,
+        own_loss,
+        functools.partial(freeze, name="Dense_0.bias"),
+        freeze_all,
+        recalibrate="done",
+    ),
+    EvaluatorCase("flax.nnx", build_nnx, own_loss, restored=modes, recalibrate="done"),
+    EvaluatorCase("JAX function", build_plain, own_loss, freeze, freeze_all, recalibrate="nothing"),
 ]
 
 

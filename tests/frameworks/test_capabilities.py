@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "trainers" / "index.md"
 HERE = {"device_ids": [0], "progress": False}
 PLAN = MeasurementPlan(batch_size=16)
 # What is tried of a framework, where that is not its first case.
-CHOSEN = {"torch": "torch BatchNorm", "jax": "JAX function"}
+CHOSEN = {"torch": "torch BatchNorm", "jax": "flax.nnx"}
 
 
 def _cases(kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from collectors.shapes import Float64
 
 from ..errors import CurvatureError
-from .lanczos import Basis, Ends, Lanczos, find_ends, gap_of, length, one_blas_thread
+from .lanczos import Basis, Ends, Lanczos, find_ends, gap_of, is_settled, length, one_blas_thread
 from .products import Products
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def find_eigenpairs(
 
     found = find_ends(search(0, None, 0.0), top, bottom, tolerance, max_products)
     # A Krylov space has one vector of an eigenvalue of several dimensions: what is beside those is searched once more.
-    return _with_copies(found, top, bottom, tolerance, max_products, search)
+    found = _with_copies(found, top, bottom, tolerance, max_products, search)
+    return _tried(found, products, tolerance) if products.are_differences else found
 
 
 def _with_copies(
@@ -106,6 +108,17 @@ def _with_copies(
             return merged
         found = merged
     return found
+
+
+def _tried(found: Ends, products: Products, tolerance: float) -> Ends:
+    """Returns pairs whose residuals are at least those of products over twice the step."""
+    pairs = zip(found.values, found.vectors, strict=True)
+    residuals = np.maximum(
+        found.residuals, [length(products.doubled(vector) - value * vector) for value, vector in pairs]
+    )
+    sizes = np.abs(found.values)
+    converged = found.converged & is_settled(residuals, sizes, tolerance, sizes.max())
+    return replace(found, residuals=residuals, converged=converged, products=found.products + len(sizes))
 
 
 def _merged(found: Ends, extra: Ends, extra_top: int, top: int, bottom: int, products: int) -> Ends:

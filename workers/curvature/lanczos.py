@@ -111,10 +111,7 @@ class _Ritz:
 
     def are_converged(self, chosen: list[int], tolerance: float) -> np.ndarray:
         sizes = np.abs(self.values)
-        floor = _SMALLEST_SHARE * sizes.max(initial=self.scale)
-        # A spectrum of zeros is known as it is.
-        settled: np.ndarray = self.residuals[chosen] <= tolerance * np.maximum(sizes[chosen], floor)
-        return settled
+        return is_settled(self.residuals[chosen], sizes[chosen], tolerance, sizes.max(initial=self.scale))
 
 
 class Lanczos:
@@ -233,6 +230,13 @@ def find_ends(lanczos: Lanczos, top: int, bottom: int, tolerance: float, max_pro
         if len(ritz.values) >= top + bottom and ritz.are_converged(ritz.ends(top, bottom), tolerance).all():
             break
     return lanczos.pairs(top, bottom, tolerance)
+
+
+def is_settled(residuals: np.ndarray, sizes: np.ndarray, tolerance: float, largest: float) -> np.ndarray:
+    """Returns whether residuals are within the tolerance of eigenvalues of these sizes."""
+    # A spectrum of zeros is known as it is.
+    settled: np.ndarray = residuals <= tolerance * np.maximum(sizes, _SMALLEST_SHARE * largest)
+    return settled
 
 
 def gap_of(values: Float64[np.ndarray, " rows"], index: int) -> float:

@@ -15,7 +15,7 @@ from ..errors import CurvatureError, NondeterministicLossError
 from .eigenpairs import find_eigenpairs
 from .lanczos import length, one_blas_thread
 from .probes import Density, Trace, find_density, find_trace
-from .products import NOT_SYMMETRIC, ROUNDING, Layout, Products, ProductSettings, ShareProducts, Vector
+from .products import NOT_SYMMETRIC, OF_DIFFERENCES, ROUNDING, Layout, Products, ProductSettings, ShareProducts, Vector
 
 _CHECKS = 4  # of the random numbers for the check of symmetry
 _SYMMETRY = 1e-3
@@ -153,6 +153,7 @@ def check_products(products: Products, seed: int) -> None:
         )
     first, second = float(np.dot(other, ahead)), float(np.dot(one, back))
     lengths = length(one.astype(np.float64)), length(other.astype(np.float64))
-    floor = ROUNDING[layout.dtype] * length(back) * lengths[0] + products.flat * lengths[0] * lengths[1]
+    rounding = (OF_DIFFERENCES if products.are_differences else ROUNDING)[layout.dtype]
+    floor = rounding * length(back) * lengths[0] + products.flat * lengths[0] * lengths[1]
     if abs(first - second) > _SYMMETRY * (abs(first) + abs(second)) + floor:
         raise CurvatureError(NOT_SYMMETRIC.format(first, second))

@@ -27,6 +27,9 @@ WITHOUT_GRADIENTS = (
 
 ROUNDING = {"float32": 1e-6, "float64": 1e-12}  # of products, by their element type
 
+OF_DIFFERENCES = {"float32": 1e-3, "float64": 1e-8}
+"""The same of products that are differences of gradients in this element type: nearly always less."""
+
 COMPUTED_IN_FLOAT32 = (
     "the network's weights are in low precision; its curvature is computed from the same weights in float32, because "
     "second derivatives in low precision are rounding."
@@ -36,7 +39,8 @@ COMPUTED_IN_FLOAT32 = (
 NOT_SYMMETRIC = (
     "the products are not those of a symmetric matrix (u.Hv = {:.6g}, v.Hu = {:.6g}): a backward of the network or the "
     "loss is not the derivative of its forward, or the network changes its own state. Look for custom Functions, "
-    "straight-through estimators and hooks on gradients."
+    "straight-through estimators and hooks on gradients. Differences of gradients (MindSpore) also see kinks, such as "
+    f"ReLU's, which no Hessian holds: {WITHOUT_GRADIENTS}."
 )
 """What there is no curvature of."""
 
@@ -162,6 +166,13 @@ class ShareProducts(ABC):
             CurvatureError: the network or the loss has no second derivative.
         """
 
+    are_differences = False
+    """Whether products are differences of gradients over a step, so that they are off by more than rounding."""
+
+    def doubled(self, vector: Vector, share: int) -> Float64[np.ndarray, " weights"]:
+        """Returns what ``product`` does, as a difference over twice the step, where products are differences."""
+        return self.product(vector, share)
+
     def together(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context in which many calls cost less than they do apart."""
         return contextlib.nullcontext()
@@ -182,6 +193,10 @@ class ShareProducts(ABC):
     def total_product(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
         """Returns the products of all shares with a vector, added up."""
         return self._total(self.products(vector, range(SHARES)))
+
+    def total_doubled(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
+        """Returns what ``doubled`` gives for all shares, added up."""
+        return self._total(self.doubled(vector, share) for share in range(SHARES))
 
     def _total(self, made: Iterator[Float64[np.ndarray, " weights"]]) -> Float64[np.ndarray, " weights"]:
         with self.together():
@@ -216,6 +231,7 @@ class Products:
         squared = weights_length * weights_length
         self.flat = ROUNDING[self.layout.dtype] * abs(self.loss) / squared if squared else 0.0
         """Curvature that bends the loss over the weights' length by less than rounding, so that it is zero."""
+        self.are_differences = shares.are_differences
 
     def gradient(self) -> Float64[np.ndarray, " weights"]:
         """Returns the gradient, shape (weights,)."""
@@ -225,6 +241,11 @@ class Products:
         """Returns the matrix times a vector, shape (weights,)."""
         self.count += 1
         return self._shares.total_product(np.ascontiguousarray(vector, self.layout.dtype)) / self._weight
+
+    def doubled(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
+        """Returns the product over twice the step: what changes is three times the difference's error, or rounding."""
+        self.count += 1
+        return self._shares.total_doubled(np.ascontiguousarray(vector, self.layout.dtype)) / self._weight
 
     def estimated(self, vector: Vector, few: int) -> Float64[np.ndarray, " weights"]:
         """Returns about what a share adds to a product, counted as none; ``few`` as of ``ShareProducts.product``."""

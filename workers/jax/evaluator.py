@@ -19,6 +19,7 @@ from collectors.shapes import Float64
 from ..curvature.products import ProductSettings
 from ..curves.curve import CurveTask, Fitting
 from ..evaluator import MeasurementSetup
+from ..measurement_options import MeasurementOptions
 from ..measuring import checks
 from ..measuring.measured_set import MeasuredSet
 from ..measuring.network_evaluator import NetworkEvaluator
@@ -28,8 +29,9 @@ from ..metric_names import SAMPLE_LOSSES
 from ..sample_losses import DENOMINATORS, NUMERATORS
 from ..samples.array_samples import read_array_samples
 from ..samples.batches import Batch
-from ..samples.data_sets import naming_set, read_sets
+from ..samples.data_sets import ReadSet, naming_set, read_sets
 from ..samples.samples import Samples
+from ..users_code import warn_and_note
 from .functions import (
     POINTS_AT_ONCE,
     CompiledFunctions,
@@ -53,7 +55,11 @@ _KEYS = (
     "JAX draws from keys: a network or a loss that is given the same key, such as one that is made in callback_fn, "
     "draws the same numbers at every point without it."
 )
-_STATISTICS = ", where nothing says which of a network's buffers are statistics"
+_STATISTICS = (
+    'buffers="recalibrate" needs to know how this network updates its statistics: give JaxNetwork(..., update='
+    'functools.partial(model.apply, train=True, mutable=["batch_stats"])), or use buffers="fixed" (the origin\'s '
+    "statistics everywhere)."
+)
 # Several of these may be computing while the first is waited for.
 _GROUPS_UNDER_WAY = 4
 
@@ -79,7 +85,10 @@ class JaxEvaluator(NetworkEvaluator):
         loss, functions = checks.find_loss(model, _LOSSES), find_metrics(metrics)
         self._network = take_apart(network)
         self.space = self._network.space
-        checks.check_own_options(setup.options, "JAX", _KEYS, _STATISTICS)
+        checks.check_own_options(setup.options, "JAX", _KEYS, recalibrates=True)
+        self._recalibrates = setup.options.buffers == "recalibrate" and bool(self.space.buffers)
+        if self._recalibrates and self._network.update is None:
+            raise ValueError(_STATISTICS)
         checks.check_movable(self.space, "let JaxNetwork's trainable be true for at least one name")
         sets = read_sets(dataset, setup.options, setup.memory, read_array_samples)
         device = find_device(setup.device, sets[0].notes)
@@ -91,6 +100,7 @@ class JaxEvaluator(NetworkEvaluator):
             arrays = {name: np.asarray(value) for name, value in self._network.arrays.items()}
             self._state = self._initial_state = self._placement.place_arrays(arrays)
             candidates, totals = self._find_totals(loss, functions, sets[0].samples.own_batches[0])
+            self._prepare_statistics(sets[0], setup.options)
         self._get_sets_ready(sets, candidates, totals, setup, self._placement.device.platform)
 
     def _put(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
@@ -125,6 +135,8 @@ class JaxEvaluator(NetworkEvaluator):
             state = place({info.name: parameters[info.name] for info in self.space.parameters})
             found = {info.name: (fixed if buffers is None else buffers)[info.name] for info in self.space.buffers}
             state |= found if buffers is None else place(found)
+            if buffers is None:
+                state = self._settled(state)
             return self._measure_each(
                 lambda item: self._values_of(state, self._placed_batches(item), item.totals, item)
             )
@@ -154,6 +166,19 @@ class JaxEvaluator(NetworkEvaluator):
         self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
         return candidates, totals
 
+    def _prepare_statistics(self, read: ReadSet, options: MeasurementOptions) -> None:
+        batches = read.samples.batches(options.recalibration_batch_size) if self._recalibrates else []
+        if options.buffers == "recalibrate":
+            warn_and_note(read.notes, *checks.check_recalibration(self._recalibrates, batches))
+        self._statistics_batches = self._place_batches([batch for batch in batches if batch.size > 1])
+        if self._recalibrates:
+            with checks.callback_errors("compiled and evaluated"):
+                self._functions.find_statistics(self._state, self._statistics_batches[0])
+
+    def _settled(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Returns a point's arrays with the statistics that count there."""
+        return self._functions.recalibrated(state, self._statistics_batches) if self._recalibrates else state
+
     @property
     def _keys(self) -> tuple[str, ...]:
         # At points only what some data set needs is computed.
@@ -173,7 +198,7 @@ class JaxEvaluator(NetworkEvaluator):
 
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
         plane = checks.check_loaded(self._plane)
-        self._state = self._functions.state_at(np.asarray(coordinates, np.float64), plane)
+        self._state = self._settled(self._functions.state_at(np.asarray(coordinates, np.float64), plane))
 
     def leave(self) -> None:
         self._state = self._initial_state
@@ -210,6 +235,10 @@ class JaxEvaluator(NetworkEvaluator):
     def _start(self, coordinates: NDArray[Any], batches: Sequence[Batch]) -> list[Any]:
         """Begins to measure a few points on batches; returns the values of each."""
         plane, keys = checks.check_loaded(self._plane), self._keys
+        if self._recalibrates:
+            (point,) = coordinates
+            state = self._settled(self._functions.state_at(point, plane))
+            return [self._functions.at_state(state, batch) for batch in batches]
         if len(coordinates) == 1:
             return [self._functions.at_point(coordinates[0], plane, batch, keys) for batch in batches]
         return [self._functions.at_points(coordinates, plane, batch, keys) for batch in batches]
@@ -250,7 +279,7 @@ class JaxEvaluator(NetworkEvaluator):
         return [Batch(place(batch.inputs), place(batch.targets), batch.size) for batch in batches]
 
     def _group_size(self, item: MeasuredSet, points: int) -> int:
-        if points < POINTS_AT_ONCE or self._placement.is_kept:
+        if points < POINTS_AT_ONCE or self._placement.is_kept or self._recalibrates:
             return 1
         if item.name not in self._points_at_once:
             plane, batch = checks.check_loaded(self._plane), self._placed_batches(item)[0]

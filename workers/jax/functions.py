@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.batches import call_network
 from collectors.networks.jax_arrays import NamedArrays
 from collectors.networks.weight_space import numpy_dtype
 
-from ..errors import first_line
+from ..errors import CallbackFunctionError, first_line
 from ..measuring.totals import low_precision
 from ..samples.batches import Batch
 from ..users_code import warn_user
@@ -23,6 +24,7 @@ from .losses import JaxTotal
 
 POINTS_AT_ONCE = 8
 _MOST_OPERATIONS = 64e6
+_ROUNDING = 1e-5
 
 
 class Plane(NamedTuple):
@@ -52,6 +54,14 @@ class CompiledFunctions:
         def at_points(coordinates: Any, plane: Plane, *batch: Any) -> Any:
             return jax.vmap(lambda point: at_point(point, plane, *batch))(coordinates)
 
+        def statistics(state: Mapping[str, Any], inputs: Any, start: Any) -> dict[str, Any]:
+            assert network.update is not None
+            started = {**state, **{name: jnp.full_like(state[name], start) for name in self._statistics}}
+            changed: dict[str, Any] = call_network(functools.partial(network.update, started), inputs)
+            return changed
+
+        self._statistics: dict[str, float] = {}
+        self._update = jax.jit(statistics)
         self._keys = tuple(by_key)
         self._state = jax.jit(at_state, static_argnums=3)
         self._point, self._points = (jax.jit(function, static_argnums=4) for function in (at_point, at_points))
@@ -83,6 +93,37 @@ class CompiledFunctions:
                 value = value + coordinates[index].astype(value.dtype) * direction[info.name]
             state[info.name] = value.astype(numpy_dtype(info.dtype))
         return state
+
+    def find_statistics(self, state: Mapping[str, Any], batch: Batch) -> None:
+        """Finds which arrays are running averages, and how much a batch counts in each, by averages of 0 and of 1."""
+        assert self._network.update is not None
+        found = jax.eval_shape(
+            lambda inputs: call_network(functools.partial(self._network.update, state), inputs), batch.inputs
+        )
+        # Before anything is compiled, which looks at the names once.
+        self._statistics = {name: 1.0 for name, value in found.items() if jnp.issubdtype(value.dtype, jnp.floating)}
+        ends = [jax.device_get(self._update(state, batch.inputs, start)) for start in (0.0, 1.0)]
+        for name in self._statistics:
+            kept = np.float64(ends[1][name]) - np.float64(ends[0][name])
+            # Nobody writes momenta with more digits, and float32 does not hold them.
+            share = round(1 - float(np.median(kept)), 5)
+            if not 0 < share <= 1 or np.abs(kept - 1 + share).max() > _ROUNDING * np.abs(ends[1][name]).max():
+                raise CallbackFunctionError(
+                    f"update must return running averages, momentum * old + (1 - momentum) * that of the batch, but "
+                    f"{name!r} is another function of its old value; leave it out of the collections that change."
+                )
+            self._statistics[name] = share
+
+    def recalibrated(self, state: Mapping[str, Any], batches: Sequence[Batch]) -> dict[str, Any]:
+        """Returns the arrays with statistics that are the mean over batches, each of which counts alike."""
+        found = [self._update(state, batch.inputs, 0.0) for batch in batches]
+        return {
+            **state,
+            **{
+                name: (sum(part[name] for part in found) / (share * len(found))).astype(state[name].dtype)
+                for name, share in self._statistics.items()
+            },
+        }
 
     def at_point(self, coordinates: Any, plane: Plane, batch: Batch, keys: Sequence[str]) -> Any:
         """Returns what the totals with these keys need to know, at a point of a plane, coordinates of shape (axes,)."""

@@ -15,6 +15,7 @@ from ..curves.curve import CurveTask, Fitting
 from ..errors import CurveError
 from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator
+from ..measuring.array_products import check_precise
 from ..measuring.checks import callback_errors, check_recalibration
 from ..measuring.curve_fitting import BARRIER_INSTEAD
 from ..measuring.totals import Total, check_metrics
@@ -24,7 +25,7 @@ from ..users_code import warn_and_note
 from .loss import BatchLoss, SampleLoss, find_loss, rounding_notes
 from .metrics import make_metrics
 from .network import KerasNetwork
-from .products import KINDS, check_precise
+from .products import KINDS
 from .samples import read_keras_samples
 
 _PROBE = 4

@@ -7,17 +7,16 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from collectors.errors import LandscapeError
 from collectors.networks.batches import call_network
 from collectors.networks.keras_network import to_array
-from collectors.networks.weight_space import State, WeightSpace
+from collectors.networks.weight_space import State
 
 from ..curvature.products import WITHOUT_GRADIENTS, ProductSettings, Vector
 from ..errors import CurvatureError
-from ..measuring.array_products import ArrayProducts
+from ..measuring.array_products import ArrayProducts, check_precise
 from ..measuring.measured_set import MeasuredSet
 from ..samples.batches import Batch
-from .network import NARROW, KerasNetwork
+from .network import KerasNetwork
 
 
 class KerasProducts(ArrayProducts):
@@ -55,15 +54,6 @@ class KerasProducts(ArrayProducts):
     @property
     def _weights(self) -> list[Any]:
         return self._network.trained(self.layout.names)
-
-
-def check_precise(space: WeightSpace, kind: type[LandscapeError], instead: str) -> None:
-    """Raises an error of that kind where weights have too few digits for derivatives, with a sentence on what to do."""
-    if narrow := sorted({info.dtype for info in space.trainable if info.size} & set(NARROW)):
-        raise kind(
-            f"the network's weights are {narrow[0]}, in which derivatives are rounding; build it in float32, into "
-            f"which the same checkpoints are loaded. {instead}"
-        )
 
 
 class _Torch(KerasProducts):

@@ -20,11 +20,12 @@ from .measured_set import MeasuredSet
 from .shares import BatchedProducts, SharedBatches
 
 
-class ArrayProducts(BatchedProducts):
-    """Products in at least float32, made of the derivatives of single batches."""
+class ArrayGradients(BatchedProducts):
+    """Gradients in at least float32, added up over single batches; of which products are made, a subclass says."""
 
     # What cannot differentiate everything, what it raises then, and a sentence on what to replace, with a space behind.
     differentiator: str
+    times = "twice"  # how often products need that
     refusals: tuple[type[Exception], ...] = (TypeError, ValueError, NotImplementedError)
     remedy = ""
     to_array: Callable[[Any], Any] = staticmethod(np.asarray)
@@ -52,10 +53,6 @@ class ArrayProducts(BatchedProducts):
     def slope_of(self, batch: Batch) -> tuple[Any, Any, Sequence[Any]]:
         """Returns what ``loss_of`` does, and the gradient of the sum, an array for each of the layout's names."""
 
-    @abstractmethod
-    def product_of(self, batch: Batch, along: Mapping[str, Vector]) -> Sequence[Any]:
-        """Returns the matrix of a batch's sum of losses times a vector, in arrays as the gradient."""
-
     @property
     def layout(self) -> Layout:
         return self._layout
@@ -71,11 +68,6 @@ class ArrayProducts(BatchedProducts):
 
     def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
         return self._sum(share, lambda batch: self.slope_of(batch)[2])
-
-    def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
-        # Of all samples, however few suffice: some frameworks compile for each length of a batch.
-        along = {name: part.astype(self.dtypes[name]) for name, part in self._layout.as_state(vector).items()}
-        return self._sum(share, lambda batch: self.product_of(batch, along))
 
     def loss_and_gradient(self, batch: Batch) -> tuple[float, float | None, Float64[np.ndarray, " weights"]]:
         """Returns a batch's sum of losses, its weight, and the gradient of the sum, shape (weights,)."""
@@ -105,7 +97,7 @@ class ArrayProducts(BatchedProducts):
         return SharedBatches(batches, SHARES, whole=batch_size is None, longest=batch_size)
 
     def together(self) -> contextlib.AbstractContextManager[None]:
-        return self.differentiating("twice", f"Or {WITHOUT_GRADIENTS}.", CurvatureError)
+        return self.differentiating(self.times, f"Or {WITHOUT_GRADIENTS}.", CurvatureError)
 
     @contextlib.contextmanager
     def differentiating(self, times: str, instead: str, kind: type[LandscapeError]) -> Iterator[None]:
@@ -122,3 +114,26 @@ class ArrayProducts(BatchedProducts):
                     f"{self.differentiator} cannot differentiate the network or the loss {times} ({error}). "
                     f"{self.remedy}{instead}"
                 ) from error
+
+
+class ArrayProducts(ArrayGradients):
+    """Products in at least float32, made of the second derivatives of single batches."""
+
+    @abstractmethod
+    def product_of(self, batch: Batch, along: Mapping[str, Vector]) -> Sequence[Any]:
+        """Returns the matrix of a batch's sum of losses times a vector, in arrays as the gradient."""
+
+    def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
+        # Of all samples, however few suffice: some frameworks compile for each length of a batch.
+        along = {name: part.astype(self.dtypes[name]) for name, part in self.layout.as_state(vector).items()}
+        return self._sum(share, lambda batch: self.product_of(batch, along))
+
+
+def check_precise(space: WeightSpace, kind: type[LandscapeError], instead: str) -> None:
+    """Raises an error of that kind where weights have too few digits for derivatives, with a sentence on what to do."""
+    dtypes = {info.dtype for info in space.trainable if info.size}
+    if narrow := sorted(dtype for dtype in dtypes if direction_dtype(dtype).name != dtype):
+        raise kind(
+            f"the network's weights are {narrow[0]}, in which derivatives are rounding; build it in float32, into "
+            f"which the same checkpoints are loaded. {instead}"
+        )

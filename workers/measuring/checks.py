@@ -63,7 +63,6 @@ def check_own_options(
     options: MeasurementOptions,
     framework: str,
     seeding: str,  # a sentence on what there is instead of seeds at each point
-    statistics: str = "",  # a clause on why statistics are not recalibrated
     *,
     precisions: Sequence[str] = ("float32",),
     recalibrates: bool = False,  # whether statistics are
@@ -81,7 +80,7 @@ def check_own_options(
         )
     if options.buffers == "recalibrate" and not recalibrates:
         raise ValueError(
-            f'buffers="recalibrate" is not available for {framework}{statistics}; use buffers="fixed" (the origin\'s '
+            f'buffers="recalibrate" is not available for {framework}; use buffers="fixed" (the origin\'s '
             "statistics everywhere)."
         )
 

@@ -20,7 +20,7 @@ from ..curves.curve import CurveTask, Fitting, FittingSettings
 from ..errors import CurveError
 from ..samples.batches import Batch
 from ..samples.samples import Samples
-from .array_products import ArrayProducts
+from .array_products import ArrayGradients
 from .measured_set import MeasuredSet
 
 BETAS = (0.9, 0.999)
@@ -155,10 +155,10 @@ def buffers_along(space: WeightSpace, task: CurveTask) -> BuffersBetween:
 
 
 class ArrayCurveFitter(CurveFitter):
-    """A curve whose gradients are those of ``ArrayProducts``, which stay where they were moved to last."""
+    """A curve whose gradients are those of ``ArrayGradients``, which stay where they were moved to last."""
 
     def __init__(
-        self, products: ArrayProducts, space: WeightSpace, measured: MeasuredSet, task: CurveTask, *, normalizes: bool
+        self, products: ArrayGradients, space: WeightSpace, measured: MeasuredSet, task: CurveTask, *, normalizes: bool
     ) -> None:
         samples = CurveSamples(measured.samples, measured.keeps_batches, task.settings)
         super().__init__(products.layout, samples, task, normalizes=normalizes)

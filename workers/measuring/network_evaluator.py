@@ -34,7 +34,7 @@ from ..samples.batches import Batch, on_host
 from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
 from ..samples.sources import hold
-from .array_products import ArrayProducts
+from .array_products import ArrayGradients
 from .curve_fitting import ArrayCurveFitter
 from .measured_set import MeasuredNetwork, MeasuredSet
 from .memory_shortage import within_memory
@@ -53,7 +53,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     _groups_sha256 = ""
     _kept: tuple[KeptSamples, ...] = ()
     _shared_samples = b""
-    _of_curves: tuple[Total, ArrayProducts] | None = None  # a loss, and its products
+    _of_curves: tuple[Total, ArrayGradients] | None = None  # a loss, and its products
     _passes: StreamedMeasurement | None = None  # how samples are measured that are read anew in each pass
 
     def __init__(self) -> None:
@@ -238,7 +238,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
 
     def _fit_with(
         self,
-        make: Callable[[], ArrayProducts],
+        make: Callable[[], ArrayGradients],
         task: CurveTask,
         begun: Fitting | None,
         seconds: float,

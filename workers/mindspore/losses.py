@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
 
 import mindspore
 import numpy as np
@@ -36,19 +37,27 @@ def find_loss(model: Any) -> _Loss | None:
 def make_candidates(loss: _Loss | None) -> list[Total]:
     """Returns a loss batch by batch, and the same as sums over samples where it splits into them."""
     if loss is None:  # of outputs that wait for their targets
-        return [batch_loss(_on_arrays(lambda outputs, targets: outputs(targets)))]
+        return [batch_loss(_OnArrays(lambda outputs, targets: outputs(targets)))]
     split = _split_into_samples(loss)
-    return [batch_loss(_on_arrays(loss)), *([] if split is None else [split])]
+    return [batch_loss(_OnArrays(loss)), *([] if split is None else [split])]
 
 
-def _on_arrays(function: _Loss) -> _Loss:
-    """Returns a loss or a metric of outputs as tensors and targets as arrays, whose values are arrays."""
+@dataclass(frozen=True)
+class _OnArrays:
+    """A loss or a metric of outputs as tensors and targets as arrays, whose values are arrays."""
 
-    def call(outputs: Any, targets: Any) -> Any:
-        value = function(outputs, map_leaves(as_tensor, targets))
+    of_tensors: _Loss
+
+    def __call__(self, outputs: Any, targets: Any) -> Any:
+        value = self.of_tensors(outputs, map_leaves(as_tensor, targets))
         return to_array(value) if isinstance(value, mindspore.Tensor) else value
 
-    return call
+
+def loss_of_tensors(total: Total) -> _Loss:
+    """Returns what a total adds up, which MindSpore can differentiate."""
+    adding: Any = total.elementwise if isinstance(total, SampleLossTotal) else cast(BatchMean, total).function
+    loss: _Loss = adding.of_tensors
+    return loss
 
 
 def as_tensor(leaf: Any) -> Any:
@@ -73,7 +82,7 @@ def _split_into_samples(loss: object) -> SampleLossTotal | None:
     # A user's class may give ``reduction`` another meaning: the result is checked against the loss itself.
     known = type(loss).__module__.startswith("mindspore.")
     weights = None if weights is None else to_array(weights)
-    return SampleLossTotal(_on_arrays(elementwise), reduction, weights, ignored, known=known)
+    return SampleLossTotal(_OnArrays(elementwise), reduction, weights, ignored, known=known)
 
 
 def make_metrics(metrics: Any) -> dict[str, Total]:
@@ -104,7 +113,7 @@ def make_metrics(metrics: Any) -> dict[str, Total]:
             totals[check_metric_name(name)] = NamedMetric(f"metric {name!r}", total)
     for name, function in functions.items():
         label = f"metric {name!r}"
-        totals[check_metric_name(name)] = NamedMetric(label, BatchMean(name, label, _on_arrays(function)))
+        totals[check_metric_name(name)] = NamedMetric(label, BatchMean(name, label, _OnArrays(function)))
     return totals
 
 

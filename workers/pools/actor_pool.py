@@ -120,7 +120,7 @@ class SharedProducts(ShareProducts):
         self._layout: Layout
         self._sizes: list[int]
         with closing_on_failure(self):
-            self._layout, self._sizes = crew.ask_all("ask", "open_shares", self._settings)[0]
+            self._layout, self._sizes, self.are_differences = crew.ask_all("ask", "open_shares", self._settings)[0]
 
     @property
     def layout(self) -> Layout:
@@ -163,6 +163,9 @@ class SharedProducts(ShareProducts):
 
     def total_product(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
         return self._total_of("product", self._put(vector))
+
+    def total_doubled(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
+        return self._total_of("doubled", self._put(vector))
 
     def close(self) -> None:
         for notes in self._crew.ask_all("ask", "close_shares"):

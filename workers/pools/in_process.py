@@ -157,11 +157,12 @@ class Worker:
             self._checked = settings.products
         return values, error
 
-    def open_shares(self, settings: ProductSettings) -> tuple[Layout, list[int]]:
-        """Gets ready for shares of the samples; returns how vectors are made, and the samples in each share."""
+    def open_shares(self, settings: ProductSettings) -> tuple[Layout, list[int], bool]:
+        """Gets ready for shares; returns how vectors are made, the samples in each share, and ``are_differences``."""
         self.close_shares()
         self._shares = products_of(self.evaluator, settings)
-        return self._shares.layout, [self._shares.samples_in(share) for share in range(SHARES)]
+        shares = self._shares
+        return shares.layout, [shares.samples_in(share) for share in range(SHARES)], shares.are_differences
 
     def add_shares(
         self,

@@ -61,9 +61,6 @@ from .settings import (
 from .snapshot import NetworkSnapshot
 from .user_data import changes_batches, copied, read_user_data
 
-_RECALIBRATED = (
-    'buffers="recalibrate" needs all samples for the statistics before it measures the first one; use buffers="fixed"'
-)
 _LOSSES = "a Model with a loss_fn or a loss function of (outputs, targets)"
 
 
@@ -102,8 +99,7 @@ class TorchEvaluator(NetworkEvaluator):
         self._metrics = make_metrics(metrics, self._device, OutputMetric if self._own_loss is None else OwnMetric)
         self.draws_alike = options.seed_each_point
         self._numbers = RandomNumbers(options.seed if self.draws_alike else None, self._placement.devices)
-        recalibrated = _RECALIBRATED if options.buffers == "recalibrate" else ""
-        memory = replace(setup.memory, obstacle=SAME_DRAWS if self.draws_alike else recalibrated)
+        memory = replace(setup.memory, obstacle=SAME_DRAWS if self.draws_alike else "")
         read = functools.partial(read_user_data, network=self._module, own_loss=self._own_loss)
         main, *further = read_sets(dataset, options, memory, read)
         self._gradients = Gradients((self._module, loss), restore=setup.restore_network)

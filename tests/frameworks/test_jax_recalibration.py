@@ -1,0 +1,131 @@
+"""JAX: statistics that are recalibrated at each point, against means of those of batches that are made by hand."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import jax_cases
+import numpy as np
+import pytest
+from cases import open_evaluator, own_plane
+from flax import linen
+from measured_planes import measure_plane
+
+from collectors.jax import JaxNetwork
+from collectors.networks.readers import read_network
+from workers.errors import CallbackFunctionError, SamplesError
+
+POINT = [0.7, -0.4]
+OPTIONS = {"buffers": "recalibrate", "recalibration_batch_size": 16}
+
+
+def parts_of_16(samples):
+    return [samples[start : start + 16] for start in range(0, len(samples), 16)]
+
+
+def normalized_alike(hidden, scale, bias):
+    """Returns hidden values that are normalized by the mean, over batches, of the means and variances of each."""
+    axes = tuple(range(hidden.ndim - 1))
+    parts = parts_of_16(hidden)
+    mean = np.mean([part.mean(axes) for part in parts], axis=0)
+    variance = np.mean([part.var(axes) for part in parts], axis=0)
+    return (hidden - mean) / np.sqrt(variance + 1e-5) * scale + bias
+
+
+def linen_loss(state):
+    kernel = {"kernel": state["Conv_0.kernel"], "bias": state["Conv_0.bias"]}
+    hidden = np.asarray(linen.Conv(4, (3, 3)).apply({"params": kernel}, jax_cases.images()), np.float64)
+    hidden = np.maximum(normalized_alike(hidden, state["BatchNorm_0.scale"], state["BatchNorm_0.bias"]), 0)
+    outputs = hidden.mean((1, 2)) @ state["Dense_0.kernel"] + state["Dense_0.bias"]
+    return float(jax_cases.mean_loss(jnp.asarray(outputs), jax_cases.classes()))
+
+
+def nnx_loss(state):
+    hidden = jax_cases.features().astype(np.float64)
+    for layer in ("layers.0", "layers.1"):
+        hidden = np.maximum(hidden @ state[f"{layer}.kernel"] + state[f"{layer}.bias"], 0)
+    hidden = normalized_alike(hidden, state["norm.scale"], state["norm.bias"])
+    outputs = hidden @ state["head.kernel"] + state["head.bias"]
+    return float(jax_cases.mean_loss(jnp.asarray(outputs), jax_cases.classes()))
+
+
+@pytest.mark.parametrize(
+    ("build", "loss"),
+    [
+        pytest.param(jax_cases.build_linen, linen_loss, id="linen"),
+        pytest.param(jax_cases.build_nnx, nnx_loss, id="nnx"),
+    ],
+)
+def test_statistics_are_the_mean_over_batches_at_each_point(build, loss):
+    built = build()
+    before = read_network(built[1])
+    evaluator = open_evaluator(built, 40, **OPTIONS)
+    plane = own_plane(built, evaluator)
+    evaluator.load(*plane)
+    values = evaluator.measure(np.array([POINT, [0.0, 0.0]]))["loss"]
+    origin, directions, buffers = plane
+    moved = {
+        name: value + sum(x * d[name] for x, d in zip(POINT, directions, strict=True) if name in d)
+        for name, value in origin.items()
+    }
+    np.testing.assert_allclose(values, [loss(moved), loss(origin)], rtol=2e-5)
+    assert evaluator.measure_state(origin, None)["loss"] == pytest.approx(loss(origin), rel=2e-5)
+    own = open_evaluator(build(), 40)
+    fixed = measure_plane(own, plane, np.zeros((1, 2)))["loss"][0]
+    assert evaluator.measure_state(origin, buffers)["loss"] == pytest.approx(fixed, rel=1e-6)
+    assert fixed != pytest.approx(values[1], rel=1e-3)
+    evaluator.close()
+    for name, value in read_network(built[1]).items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_a_momentum_of_many_digits():
+    model = linen.BatchNorm(momentum=0.98765)
+    variables = model.init(jax.random.key(0), jax_cases.features(), use_running_average=False)
+    network = JaxNetwork(
+        functools.partial(model.apply, use_running_average=True),
+        variables,
+        update=functools.partial(model.apply, use_running_average=False, mutable=["batch_stats"]),
+    )
+    built = (lambda outputs, targets: (outputs**2).mean(-1), network, (jax_cases.features(), jax_cases.classes()), {})
+    evaluator = open_evaluator(built, 40, buffers="recalibrate")
+    # Of one batch, the variance of normalized values.
+    variance = jax_cases.features().astype(np.float64).var(0)
+    expected = (variance / (variance + 1e-5)).mean()
+    assert measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))["loss"][0] == pytest.approx(
+        expected, rel=1e-5
+    )
+
+
+def unchanged(variables, inputs, **_):
+    return inputs, {"batch_stats": jax.tree.map(lambda value: value**2, variables["batch_stats"])}
+
+
+@pytest.mark.parametrize(
+    ("update", "count", "error", "message"),
+    [
+        (
+            None,
+            40,
+            ValueError,
+            r"how this network updates its statistics: give JaxNetwork\(\.\.\., update=",
+        ),
+        (unchanged, 40, CallbackFunctionError, "update must return running averages, .* but 'batch_stats"),
+        (unchanged, 1, SamplesError, "at least two samples for its statistics"),
+        (3, 40, TypeError, "update must be a function"),
+    ],
+)
+def test_what_cannot_be_recalibrated(update, count, error, message):
+    def build():
+        network = JaxNetwork(jax_cases.LinenConvolutions().apply, jax_cases.linen_variables(), update=update)
+        data = jax_cases.images()[:count], jax_cases.classes()[:count]
+        return jax_cases.per_sample, network, data, {}
+
+    with pytest.raises(error, match=message):
+        open_evaluator(build(), **OPTIONS)
+
+
+def test_a_network_without_statistics_is_measured_as_it_is():
+    with pytest.warns(UserWarning, match="changes nothing: the network has no normalization statistics"):
+        evaluator = open_evaluator(jax_cases.build_plain(), **OPTIONS)
+    assert evaluator.description.notes
