@@ -258,13 +258,13 @@ class DrawAtEnd:
         landscapes = run.gen_landscapes_with_multi_process(*self._arguments, **self._options)
         for landscape in landscapes:
             assert landscape.path is not None
-            picture = landscape.path.parent / f"{landscape.path.stem}.png"
-            if isinstance(picture, RemotePath):
+            remote_picture = landscape.path.parent / f"{landscape.path.stem}.png"
+            if isinstance(remote_picture, RemotePath):
                 image = io.BytesIO()
                 save_figure(landscape.plot_contour(), image)
-                picture.write_bytes(image.getvalue())
+                remote_picture.write_bytes(image.getvalue())
             else:
-                save_figure(landscape.plot_contour(), picture)
+                save_figure(landscape.plot_contour(), remote_picture)
         for landscape in landscapes:
             for log in self._log:
                 log(landscape)

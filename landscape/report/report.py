@@ -87,10 +87,11 @@ def make_report(
         return None
     report = Report(run.path, tuple(answers_of(findings)), tuple(_unknown(findings, run.path)), page)
     text = report_html(report.run.name, report.answers, report.unknown, findings).encode()
-    if isinstance(page, RemotePath):
-        page.write_bytes(text)
+    remote_page = page
+    if isinstance(remote_page, RemotePath):
+        remote_page.write_bytes(text)
     else:
-        write_files({page: text})
+        write_files({remote_page: text})
     return report
 
 
