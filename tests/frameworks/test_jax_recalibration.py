@@ -74,6 +74,16 @@ def test_statistics_are_the_mean_over_batches_at_each_point(build, loss):
     fixed = measure_plane(own, plane, np.zeros((1, 2)))["loss"][0]
     assert evaluator.measure_state(origin, buffers)["loss"] == pytest.approx(fixed, rel=1e-6)
     assert fixed != pytest.approx(values[1], rel=1e-3)
+    # Between two networks each keeps its own.
+    end = {name: value + np.float32(0.5) for name, value in buffers.items() if value.dtype.kind == "f"}
+    evaluator.load(origin, directions[:1], buffers, [end])
+    at_ends = evaluator.measure(np.array([[0.0], [1.0], [0.5]]))["loss"]
+    last, middle = (
+        {name: value + place * directions[0].get(name, np.float32(0)) for name, value in origin.items()}
+        for place in (1.0, 0.5)
+    )
+    own = evaluator.measure_state(origin, buffers)["loss"], evaluator.measure_state(last, {**buffers, **end})["loss"]
+    np.testing.assert_allclose(at_ends, [*own, loss(middle)], rtol=2e-5)
     evaluator.close()
     for name, value in read_network(built[1]).items():
         np.testing.assert_array_equal(value, before[name])

@@ -107,7 +107,7 @@ class JaxEvaluator(NetworkEvaluator):
         wide = {info.name: direction_dtype(info.dtype) for info in self.space.trainable}
         fixed = {info.name: origin[info.name] for info in self.space.parameters if not info.trainable}
         fixed |= {info.name: buffers[info.name] for info in self.space.buffers}
-        between = BuffersBetween(self.space, buffers, end_buffers)
+        self._between = between = BuffersBetween(self.space, buffers, end_buffers)
         types = {name: direction_dtype(array.dtype.name) for name, array in between.networks[0].items()}
         corners = [{name: array.astype(types[name]) for name, array in corner.items()} for corner in between.corners]
         place = self._placement.place_arrays
@@ -176,8 +176,12 @@ class JaxEvaluator(NetworkEvaluator):
                 self._functions.find_statistics(self._state, self._statistics_batches[0])
 
     def _settled(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Returns a point's arrays with the statistics that count there."""
         return self._functions.recalibrated(state, self._statistics_batches) if self._recalibrates else state
+
+    def _state_at(self, coordinates: NDArray[Any]) -> dict[str, Any]:
+        """Returns the arrays at a point, with the statistics that count there."""
+        state = self._functions.state_at(coordinates, checks.check_loaded(self._plane))
+        return state if self._between.network_at(coordinates.tolist()) is not None else self._settled(state)
 
     @property
     def _keys(self) -> tuple[str, ...]:
@@ -197,8 +201,7 @@ class JaxEvaluator(NetworkEvaluator):
         return run
 
     def visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
-        plane = checks.check_loaded(self._plane)
-        self._state = self._settled(self._functions.state_at(np.asarray(coordinates, np.float64), plane))
+        self._state = self._state_at(np.asarray(coordinates, np.float64))
 
     def leave(self) -> None:
         self._state = self._initial_state
@@ -236,8 +239,7 @@ class JaxEvaluator(NetworkEvaluator):
         """Begins to measure a few points on batches; returns the values of each."""
         plane, keys = checks.check_loaded(self._plane), self._keys
         if self._recalibrates:
-            (point,) = coordinates
-            state = self._settled(self._functions.state_at(point, plane))
+            state = self._state_at(coordinates[0])
             return [self._functions.at_state(state, batch) for batch in batches]
         if len(coordinates) == 1:
             return [self._functions.at_point(coordinates[0], plane, batch, keys) for batch in batches]

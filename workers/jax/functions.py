@@ -82,8 +82,8 @@ class CompiledFunctions:
                 mean = jnp.tensordot(shares.astype(values.dtype), values, 1)
                 mean = mean / jnp.linalg.norm(mean) if name in vectors else mean
                 state[name] = mean.astype(fixed[name].dtype)
-            places = jnp.eye(len(networks), len(coordinates), -1, coordinates.dtype)
-            is_there = (places == coordinates).all(axis=1)
+            point = jnp.asarray(coordinates)  # in float32, where JAX has no float64
+            is_there = (jnp.eye(len(networks), len(point), -1, point.dtype) == point).all(axis=1)
             for name in networks[0]:
                 own = jnp.stack([network[name] for network in networks])[jnp.argmax(is_there)]
                 state[name] = jnp.where(is_there.any(), own, state[name])
