@@ -17,6 +17,7 @@ from typing import Any, Unpack
 from collectors.errors import LandscapeError
 from collectors.files import system
 from collectors.files.local_files import write_bytes
+from collectors.files.places import write_to
 from collectors.files.remote_path import RemotePath
 from collectors.validation import check_instance, check_int, wrong_type, wrong_value
 
@@ -258,13 +259,13 @@ class DrawAtEnd:
         landscapes = run.gen_landscapes_with_multi_process(*self._arguments, **self._options)
         for landscape in landscapes:
             assert landscape.path is not None
-            remote_picture = landscape.path.parent / f"{landscape.path.stem}.png"
-            if isinstance(remote_picture, RemotePath):
+            picture = landscape.path.parent / f"{landscape.path.stem}.png"
+            if isinstance(picture, RemotePath):
                 image = io.BytesIO()
                 save_figure(landscape.plot_contour(), image)
-                remote_picture.write_bytes(image.getvalue())
+                write_to(picture, image.getvalue())
             else:
-                save_figure(landscape.plot_contour(), remote_picture)
+                save_figure(landscape.plot_contour(), picture)
         for landscape in landscapes:
             for log in self._log:
                 log(landscape)

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from ..errors import RunDirectoryError
 from ..validation import check_path, wrong_value
 from . import system
-from .local_files import TemporaryFolder, naming
+from .local_files import TemporaryFolder, naming, write_bytes
 from .remote_path import RemotePath
 
 # One letter is a drive of Windows.
@@ -92,6 +92,14 @@ def has_lost_slashes(path: object) -> bool:
 def lost_slashes_hint(path: object) -> str:
     """Returns what the error for a missing path adds if the path was a URL once, else an empty text."""
     return " A URL must be a str; a Path loses its slashes." if has_lost_slashes(path) else ""
+
+
+def write_to(place: AnyPath, content: bytes) -> None:
+    """Writes a file whole, on this machine or behind a URL."""
+    if isinstance(place, RemotePath):
+        RemotePath.write_bytes(place, content)
+    else:
+        write_bytes(place, content)
 
 
 def is_url(path: object) -> bool:

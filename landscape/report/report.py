@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from collectors.files.local_files import begins_as_ours, write_files
-from collectors.files.places import AnyPath
-from collectors.files.remote_path import RemotePath
+from collectors.files.local_files import begins_as_ours
+from collectors.files.places import AnyPath, write_to
 from collectors.run_directory.directory import RunDirectory
 from workers.metric_names import other_datasets
 
@@ -87,11 +86,7 @@ def make_report(
         return None
     report = Report(run.path, tuple(answers_of(findings)), tuple(_unknown(findings, run.path)), page)
     text = report_html(report.run.name, report.answers, report.unknown, findings).encode()
-    remote_page = page
-    if isinstance(remote_page, RemotePath):
-        remote_page.write_bytes(text)
-    else:
-        write_files({remote_page: text})
+    write_to(page, text)
     return report
 
 

@@ -111,7 +111,7 @@ def writes(call):
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if name in ("write_bytes", "write_text", "to_netcdf", "tofile"):
         # Those of a file behind a URL are whole by themselves.
-        remote = ast.unparse(call.func).startswith(("self._path", "self._file", "(self.path", "remote_"))
+        remote = ast.unparse(call.func).startswith(("self._path", "self._file", "(self.path", "RemotePath."))
         return isinstance(call.func, ast.Attribute) and not remote
     texts = [
         item.value for item in (*call.args, *(word.value for word in call.keywords)) if isinstance(item, ast.Constant)

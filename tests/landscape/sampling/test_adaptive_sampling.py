@@ -13,7 +13,7 @@ from scipy.interpolate import RectBivariateSpline
 
 from landscape.record.checks import PointStatus
 from landscape.sampling import adaptive_sampling
-from landscape.sampling.adaptive_sampling import AdaptiveSampling
+from landscape.sampling.adaptive_sampling import AdaptiveSampling, predicted_loss
 from landscape.sampling.grid_levels import GridLevels
 from landscape.sampling.refinement import linear, predict
 from landscape.sampling.tolerance import largest_gap, largest_share
@@ -368,16 +368,17 @@ class TestReport:
                 held_out = tuple(np.transpose(batch))
             result = survey.fill()
             gaps = (result.status == PointStatus.INTERPOLATED) & np.isfinite(known.loss)
-            survey.status[held_out] = PointStatus.PENDING
-            survey.sampling = survey.make()
+            if (check := survey.sampling._check) is None:
+                continue  # all of it is measured
+            survey.loss[held_out] = np.nan
+            predicted = predicted_loss(check.prediction, check.scale, survey.loss)
             before, after = (
-                np.linalg.norm(loss[gaps] - known.loss[gaps])
-                for loss in (survey.fill().metrics["loss"], result.metrics["loss"])
+                np.linalg.norm(loss[gaps] - known.loss[gaps]) for loss in (predicted, result.metrics["loss"])
             )
             if before > 1e-9 * np.ptp(known.loss[gaps]):
                 ratios.append(after / before)
-        assert len(ratios) >= 8  # the others are smooth, and without the check nothing is filled there
-        assert np.exp(np.mean(np.log(ratios))) <= {65: 0.97, 129: 0.9}[size]
+        assert len(ratios) >= 10
+        assert np.exp(np.mean(np.log(ratios))) <= {65: 0.97, 129: 0.85}[size]
 
     def test_a_passed_check(self):
         report = Survey(surface("lenet_random")).run().report
