@@ -196,12 +196,13 @@ class Measure:
         names: Sequence[str] | None = None,
         output: str | os.PathLike[str] | None = None,
     ) -> Path | None:
-        """Fits a curve between two networks, so that the loss along it is low on average (PyTorch, JAX, Keras).
+        """Fits a curve between two networks, so that the loss along it is low on average.
 
-        Its bends begin on the straight line and follow the gradient of the loss at random places of the curve, by Adam
-        with a rate that falls linearly to zero. The gradient of a bend is its share in the point times the gradient
-        there. Layers compute as in evaluation, but BatchNorm with the statistics of each batch. Of several data sets
-        the first one is used, and of several devices one.
+        The networks may be of PyTorch, JAX, Keras or MindSpore. The curve's bends begin on the straight line and follow
+        the gradient of the loss at random places of the curve, by Adam with a rate that falls linearly to zero. The
+        gradient of a bend is its share in the point times the gradient there. Layers compute as in evaluation, but
+        BatchNorm with the statistics of each batch. Of several data sets the first one is used, and of several devices
+        one.
 
         Args:
             a: weights of the first network: a network, a state dict, or the path of a file of weights.

@@ -287,6 +287,7 @@ def fit_curve(evaluator: Evaluator, task: CurveTask, begun: Fitting | None, seco
     if isinstance(evaluator, FitsCurves):
         return evaluator.fit_curve(task, begun, seconds)
     raise CurveError(
-        f"{type(evaluator).__name__} cannot fit a curve, which needs gradients of the loss: networks of PyTorch, JAX "
-        "and Keras have them. The barrier on the straight line can be measured in any framework (Measure.barrier)."
+        f"{type(evaluator).__name__} cannot fit a curve, which needs gradients of the loss: networks of PyTorch, "
+        "JAX, Keras and MindSpore have them. The barrier on the straight line can be measured in any framework "
+        "(Measure.barrier)."
     )

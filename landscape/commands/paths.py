@@ -48,7 +48,7 @@ _FITTING: Mapping[str, Option] = {
         "output": replace(OUTPUT, help="The landscape file of the way, or its URL; a curve is kept beside it. With "
             f"--align also a {_WEIGHTS} file: B in the order of A, and nothing is measured."),
         "kind": Option("line", ("line", *KINDS), help="The straight line; or a curve along which the loss stays low "
-            "(PyTorch): bezier is smooth, polygon straight from bend to bend."),
+            "(PyTorch, JAX, Keras, MindSpore): bezier is smooth, polygon straight from bend to bend."),
         "align": Option(False, help="Put the hidden units of B in the order of A's first; B computes the same "
             "afterwards (PyTorch).", flags=("--align",)),
         "points": Option(25, help="Points on the way, both ends among them.", panel="Grid"),

@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from workers.hardware import size_text
 
 from ..planes.axis_curvature import BOTTOM
 from ..record.driver import cost_text
 from ..record.run import MeasurementReport, duration_text
-from ..sampling.grid_levels import SMOOTHNESS_TESTS, GridLevels
+from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.tolerance import HELD_OUT_SHARE
 
 # How long a product takes, in forward passes over all samples.
@@ -137,8 +139,8 @@ def eigenvectors_cost(which: Sequence[str], seconds_per_point: float) -> str:
 
 def fewest_points(shape: tuple[int, ...], sampling: str) -> int:
     """Returns the least number of a grid's points that "full" or "adaptive" sampling measures."""
-    points, levels = math.prod(shape), GridLevels.of(shape)
+    points = math.prod(shape)
     if sampling != "adaptive":
         return points
-    begun = int(levels.start.sum()) + SMOOTHNESS_TESTS if levels.start.any() else int(levels.is_first.sum())
+    begun = len(AdaptiveSampling(shape).next_points(np.full(shape, np.nan), np.zeros(shape, np.uint8)))
     return begun + math.ceil((points - begun) * HELD_OUT_SHARE)

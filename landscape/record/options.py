@@ -239,7 +239,7 @@ OPTIONS: Mapping[str, Option] = {
     "directions": Option("random", ("random", "hessian", "ggn", "pca"), "directions of the result's landscape: "
         '"random", "hessian" (along eigenvectors of the loss\'s Hessian, the directions in which it bends most), "ggn" '
         '(those of the generalised Gauss-Newton matrix) or "pca" (the principal directions of the last interval, which '
-        'is the landscape that "train" draws anyway). Eigenvectors (PyTorch, JAX, Keras) are kept beside the '
+        'is the landscape that "train" draws anyway). Eigenvectors are kept beside the '
         "landscape file, and an interrupted survey goes on with them.", help="Directions of the result's landscape.",
         panel="Directions"),
     "which": Option(USUAL, check_which, 'which one or two eigenvectors: "top", "second", "third", "fourth", '

@@ -12,7 +12,7 @@ from collectors.networks.batches import call_network
 
 from ..curvature.products import ProductSettings, ShareProducts
 from ..curves.curve import CurveTask, Fitting
-from ..errors import CurveError
+from ..errors import CurveError, closing_on_failure
 from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator
 from ..measuring.array_products import check_precise
@@ -53,7 +53,7 @@ class KerasEvaluator(ArrayEvaluator):
         self._arrays = arrays = KerasNetwork(network, precision=setup.options.precision)
         self._threads = setup.threads
         statistics = None
-        try:
+        with closing_on_failure(arrays):
             first = sets[0].samples.own_batches[0]
             self._probe = probe = cut(first, 0, min(first.size, _PROBE))
             with arrays.settings(setup.threads), callback_errors():
@@ -65,9 +65,6 @@ class KerasEvaluator(ArrayEvaluator):
                 warn_and_note(sets[0].notes, *check_recalibration(self._by_batch.normalizes_by_batch, batches))
                 statistics = self._by_batch.averaged_statistics
             warn_and_note(sets[0].notes, *rounding_notes(judge))
-        except BaseException:
-            arrays.close()
-            raise
         candidates: list[Total] = [BatchLoss(loss)]
         with contextlib.suppress(ValueError):
             candidates.append(SampleLoss(judge, network, with_penalties=isinstance(model, keras.Model)))

@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from collectors.networks.batches import call_network
 from collectors.networks.keras_network import to_array
-from collectors.networks.weight_space import State
 
-from ..curvature.products import WITHOUT_GRADIENTS, ProductSettings, Vector
-from ..errors import CurvatureError
-from ..measuring.array_products import ArrayProducts, check_precise
+from ..curvature.products import Vector
+from ..measuring.array_products import ArrayProducts, WrittenGradients
 from ..measuring.measured_set import MeasuredSet
 from ..samples.batches import Batch
 from .network import KerasNetwork
 
 
-class KerasProducts(ArrayProducts):
+class KerasProducts(WrittenGradients, ArrayProducts):
     """Products of the Hessian, in the element types of the weights, which lie in the network's own variables."""
 
-    differentiator = "Keras' back end"
+    framework, differentiator = "Keras", "Keras' back end"
+    without_gauss_newton = "is made of PyTorch and JAX networks alone"
     refusals = (RuntimeError, LookupError, *ArrayProducts.refusals)
     to_array = staticmethod(to_array)
-
-    def __init__(
-        self,
-        network: KerasNetwork,
-        measured: MeasuredSet,
-        measuring: Callable[[], contextlib.AbstractContextManager[None]],
-        settings: ProductSettings,
-    ) -> None:
-        if settings.matrix != "hessian":
-            raise CurvatureError(
-                f'matrix must be "hessian" for a Keras network, but is {settings.matrix!r}: the Gauss-Newton matrix is '
-                "made of PyTorch and JAX networks alone."
-            )
-        check_precise(network.space, CurvatureError, f"Or {WITHOUT_GRADIENTS}.")
-        self._network, self._before = network, network.read()
-        super().__init__(network.space, measured, measuring, settings)
-
-    def move(self, parameters: State, buffers: State | None) -> None:
-        self._network.write({**parameters, **(buffers or {})})
-
-    def close(self) -> None:
-        self._network.write(self._before)
+    _network: KerasNetwork
 
     def loss_of(self, batch: Batch) -> tuple[Any, Any]:
         return self._measured.loss.differentiable(call_network(self._network.forward, batch.inputs), batch)

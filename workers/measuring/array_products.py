@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from collectors.errors import LandscapeError
-from collectors.networks.weight_space import WeightSpace, direction_dtype
+from collectors.networks.weight_space import State, WeightSpace, direction_dtype
 from collectors.shapes import Float64
 
 from ..curvature.products import SHARES, WITHOUT_GRADIENTS, Layout, ProductSettings, Vector
@@ -114,6 +114,35 @@ class ArrayGradients(BatchedProducts):
                     f"{self.differentiator} cannot differentiate the network or the loss {times} ({error}). "
                     f"{self.remedy}{instead}"
                 ) from error
+
+
+class WrittenGradients(ArrayGradients):
+    """Gradients of an ``ArrayNetwork``, which is moved by writing its weights, and ends as it was found."""
+
+    framework: str
+    without_gauss_newton: str  # a clause on why the network has no Gauss-Newton matrix
+
+    def __init__(
+        self,
+        network: Any,
+        measured: MeasuredSet,
+        measuring: Callable[[], contextlib.AbstractContextManager[None]],
+        settings: ProductSettings,
+    ) -> None:
+        if settings.matrix != "hessian":
+            raise CurvatureError(
+                f'matrix must be "hessian" for a {self.framework} network, but is {settings.matrix!r}: the '
+                f"Gauss-Newton matrix {self.without_gauss_newton}."
+            )
+        check_precise(network.space, CurvatureError, f"Or {WITHOUT_GRADIENTS}.")
+        self._network, self._before = network, network.read()
+        super().__init__(network.space, measured, measuring, settings)
+
+    def move(self, parameters: State, buffers: State | None) -> None:
+        self._network.write({**parameters, **(buffers or {})})
+
+    def close(self) -> None:
+        self._network.write(self._before)
 
 
 class ArrayProducts(ArrayGradients):

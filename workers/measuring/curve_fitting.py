@@ -67,13 +67,13 @@ class CurveFitter(ABC):
                 "data set give larger batches."
             )
         self._layout, self._samples, self._task = layout, samples, task
-        self._ends = [self._held(self._flat(state)) for state in (task.first, task.last)]
+        self._ends = [self._on_device(self._flat(state)) for state in (task.first, task.last)]
 
     def fit(self, begun: Fitting | None, seconds: float) -> Fitting:
         """Makes steps until all are done or the seconds are over, one at least; None begins on the straight line."""
         settings = self._task.settings
         fitting = self._straight() if begun is None else begun
-        bends, first, second = map(self._held, (fitting.bends, fitting.first, fitting.second))
+        bends, first, second = map(self._on_device, (fitting.bends, fitting.first, fitting.second))
         losses, step, stop = fitting.losses.tolist(), fitting.step, time.perf_counter() + seconds
         with self._computing():
             while step < settings.steps:
@@ -92,7 +92,7 @@ class CurveFitter(ABC):
     def gradient(self, bends: NDArray[Any], t: float, batch: Batch) -> tuple[float, NDArray[Any]]:
         """Returns a batch's loss at t (0 to 1) of the curve, and its gradient by the bends, shape (bends, weights)."""
         with self._computing():
-            loss, slopes = self._gradient(self._held(bends), t, batch, 0)
+            loss, slopes = self._gradient(self._on_device(bends), t, batch, 0)
             return loss, self._on_host(slopes)
 
     @abstractmethod
@@ -114,7 +114,7 @@ class CurveFitter(ABC):
         corrected = (second / (1 - BETAS[1] ** step)) ** 0.5 + EPSILON
         bends -= rate / (1 - BETAS[0] ** step) * first / corrected
 
-    def _held(self, array: NDArray[Any]) -> Any:
+    def _on_device(self, array: NDArray[Any]) -> Any:
         """Returns a copy where the network is."""
         return np.array(array)
 
@@ -133,7 +133,7 @@ class CurveFitter(ABC):
         return np.concatenate([part.astype(self._layout.dtype) for part in parts])
 
     def _gradient(self, bends: Any, t: float, batch: Batch, number: int) -> tuple[float, Any]:
-        shares = self._held(self._task.settings.shape.weights(t)[0].astype(self._layout.dtype))
+        shares = self._on_device(self._task.settings.shape.weights(t)[0].astype(self._layout.dtype))
         point = shares[0] * self._ends[0] + shares[-1] * self._ends[1] + shares[1:-1] @ bends
         loss, slope = self._slope(point, float(shares[-1]), batch, number)
         # The gradient by a bend is that by the point's weights, times the bend's share of the point.

@@ -16,9 +16,8 @@ from collectors.networks.mindspore_network import to_array
 from collectors.networks.weight_space import State
 from collectors.shapes import Float64
 
-from ..curvature.products import WITHOUT_GRADIENTS, ProductSettings, Vector
-from ..errors import CurvatureError
-from ..measuring.array_products import ArrayGradients, check_precise
+from ..curvature.products import ProductSettings, Vector
+from ..measuring.array_products import WrittenGradients
 from ..measuring.measured_set import MeasuredSet
 from ..measuring.sample_loss import SummedLoss
 from ..samples.batches import Batch
@@ -32,16 +31,18 @@ _DIFFERENCES = (
 _STEP = 1 / 8  # of the cube root of rounding
 
 
-class MindSporeProducts(ArrayGradients):
+class MindSporeProducts(WrittenGradients):
     """Products of the Hessian, as what the gradient changes along a vector, over a step forth and one back."""
 
     # Steps in proportion to the cube root of rounding: the difference's error grows with a step's square, and what
     # rounding adds falls with it. A share of that is best where it counts, along the steepest eigenvectors.
 
-    differentiator = "MindSpore"
-    refusals = (RuntimeError, AttributeError, SyntaxError, *ArrayGradients.refusals)
+    framework = differentiator = "MindSpore"
+    without_gauss_newton = "needs derivatives of single outputs, which PyTorch and JAX have"
+    refusals = (RuntimeError, AttributeError, SyntaxError, *WrittenGradients.refusals)
     times = "once"
     are_differences = True
+    _network: MindSporeNetwork
     remedy = "In graph mode what it names cannot be compiled: set PyNative mode in callback_fn. "
 
     def __init__(
@@ -51,14 +52,7 @@ class MindSporeProducts(ArrayGradients):
         measuring: Callable[[], contextlib.AbstractContextManager[None]],
         settings: ProductSettings,
     ) -> None:
-        if settings.matrix != "hessian":
-            raise CurvatureError(
-                f'matrix must be "hessian" for a MindSpore network, but is {settings.matrix!r}: the Gauss-Newton '
-                "matrix needs derivatives of single outputs, which PyTorch and JAX have."
-            )
-        check_precise(network.space, CurvatureError, f"Or {WITHOUT_GRADIENTS}.")
-        super().__init__(network.space, measured, measuring, settings)
-        self._network, self._before = network, network.read()
+        super().__init__(network, measured, measuring, settings)
         self._step = _STEP * float(np.cbrt(np.finfo(self.layout.dtype).eps))
         self._notes.append(_DIFFERENCES.format(self._step))
         loss = _LossOfBatch(network.cell, loss_of_tensors(measured.loss), network.computes_loss)
@@ -66,7 +60,7 @@ class MindSporeProducts(ArrayGradients):
         self._slope.set_train(False)
 
     def move(self, parameters: State, buffers: State | None) -> None:
-        self._network.write({**parameters, **(buffers or {})})
+        super().move(parameters, buffers)
         self._weights = {name: np.asarray(parameters[name], np.float64) for name in self.layout.names}
         length = math.sqrt(sum(np.vdot(part, part) for part in self._weights.values()))
         self._reach = (length or 1.0) * self._step
@@ -96,9 +90,6 @@ class MindSporeProducts(ArrayGradients):
 
     def doubled(self, vector: Vector, share: int) -> Float64[np.ndarray, " weights"]:
         return self._difference(vector, share, 2)
-
-    def close(self) -> None:
-        self._network.write(self._before)
 
     def _difference(self, vector: Vector, share: int, times: int = 1) -> Float64[np.ndarray, " weights"]:
         """Returns a product as a difference over so many steps forth and back, in float64."""

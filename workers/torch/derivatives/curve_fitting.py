@@ -48,7 +48,7 @@ class TorchCurveFitter(MovedNetwork, CurveFitter):
         corrected = second.div(1 - BETAS[1] ** step).sqrt_().add_(EPSILON)
         bends.addcdiv_(first, corrected, value=-rate / (1 - BETAS[0] ** step))
 
-    def _held(self, array: NDArray[Any]) -> torch.Tensor:
+    def _on_device(self, array: NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(np.array(array)).to(self._weights.own[0].device)
 
     def _on_host(self, array: torch.Tensor) -> NDArray[Any]:
