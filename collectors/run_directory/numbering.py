@@ -27,6 +27,7 @@ _SUFFIX = re.compile(f"(?:{'|'.join(map(re.escape, _SUFFIXES))})+$", re.IGNORECA
 _UNITS: Mapping[str, Unit] = {
     **dict.fromkeys(("epoch", "epochs", "ep", "e"), "epoch"),
     **dict.fromkeys(("step", "steps", "globalstep", "iter", "iters", "iteration", "iterations", "it", "itr"), "step"),
+    "ba": "step",  # Composer's batch
 }
 # What other numbers in names count: trainings, not how far one was.
 _OF_TRAININGS = {

@@ -33,6 +33,7 @@ OLD_CHECKPOINTS = {
     "torch": "collectors/run_directory/test_importing.py::test_numbers_inside_the_files",
     "lightning": "frameworks/test_lightning_checkpoints.py::test_a_folder_of_checkpoints",
     "transformers": "frameworks/test_transformers_checkpoints.py::test_the_folders_of_a_trainer",
+    "composer": "frameworks/test_composer_checkpoints.py::test_each_epoch_is_imported_and_measured",
     "keras": "frameworks/test_keras_checkpoints.py::test_each_kind_is_imported_and_measured",
     "jax": "frameworks/test_jax_checkpoints.py::test_each_kind_is_imported_and_measured",
     "mindspore": "frameworks/test_mindspore.py::test_checkpoints_with_optimizer_and_wrapped_names",
@@ -49,7 +50,6 @@ _WHICH_ARE_STATISTICS = "Nothing says which of a network's buffers are statistic
 _BUILT = "A network computes in the precision in which it was built."
 _GRAPH = "What can be permuted is read off PyTorch's graph of a network."
 _ITS_LOSSES = "It needs a loss that is a function of outputs and targets alone; a compiled Keras loss has more parts."
-_COMPOSER = "Nothing reads Composer's own checkpoint files yet."
 
 HOLES: dict[tuple[str, str], str] = {
     **{
@@ -68,7 +68,6 @@ HOLES: dict[tuple[str, str], str] = {
     ("recalibrated statistics", "mindspore"): _WHICH_ARE_STATISTICS,
     **{("alignment", framework): _GRAPH for framework in ("keras", "jax", "mindspore")},
     ("curvature (Gauss-Newton)", "mindspore"): _DIFFERENCES,
-    (IMPORTS, "composer"): _COMPOSER,
 }
 """Why a framework cannot do something, by capability and framework."""
 
