@@ -151,10 +151,11 @@ EXTRAS := torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3
 	.venv-trainers/bin/python -m pip install --quiet --constraint constraints/trainers.txt --editable ".[lightning,transformers,keras,jax,tensorboard,interactive,wandb,mlflow,test]" optax peft
 	touch $@
 
-# Without PyTorch, as those have it who use TensorFlow.
+# Without PyTorch, as those have it who use TensorFlow. Keras 2, which wrote old checkpoints, asks for another build of it.
 .venv-tensorflow/.installed: pyproject.toml constraints/tensorflow.txt
 	$(call fresh,$(PYTHON),.venv-tensorflow)
 	.venv-tensorflow/bin/python -m pip install --quiet --constraint constraints/tensorflow.txt --editable ".[keras,test]" tensorflow-cpu
+	.venv-tensorflow/bin/python -m pip install --quiet --no-deps --constraint constraints/tensorflow.txt tf_keras
 	touch $@
 
 .venv-mindspore/.installed: pyproject.toml constraints/mindspore.txt

@@ -63,10 +63,10 @@ def import_checkpoints(
             ``Trainer`` (``checkpoint-500``), the index of one in parts (``model.safetensors.index.json``), or a folder
             of ``torch.distributed.checkpoint`` (FSDP, with Lightning or accelerate too) or of DeepSpeed's ZeRO, from
             any number of processes; Flax's msgpack, folders of Orbax and NumPy's archives of JAX' parameters; with
-            ``network`` Keras' files of weights (``.weights.h5``, ``.keras``, ``.h5``). What wrappers add to names is
-            removed ("module.", "_orig_mod.", Lightning's "model.", "n_averaged" of an ``AveragedModel``). No code from
-            a file ever runs, and none takes more memory than its size allows (of Orbax, which compresses, 1,024
-            elements for each byte).
+            ``network`` Keras' files of weights (``.weights.h5``, ``.keras``, ``.h5``, TensorFlow's ``.index``). What
+            wrappers add to names is removed ("module.", "_orig_mod.", Lightning's "model.", "n_averaged" of an
+            ``AveragedModel``). No code from a file ever runs, and none takes more memory than its size allows (of
+            Orbax, which compresses, 1,024 elements for each byte).
         numbers: the step or epoch of each file, in the order of the files. None takes the one number that differs in
             their names, or the epoch or step inside them, and sorts by it.
         unit: what the numbers count, "step" or "epoch"; None takes what the names or the files say, else "epoch".

@@ -1,4 +1,4 @@
-"""Keras' files of weights (.weights.h5, .keras, .h5), which Keras reads into a network; no code from them ever runs."""
+"""Keras' files of weights, which are read into a network; no code from them ever runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from ..errors import CheckpointError
 from ..files.file_kinds import check_file_kind, first_line
 from ..validation import wrong_type
+from . import tensorflow_file
 
-KERAS_ENDINGS = (".weights.h5", ".keras")
-"""What the names of Keras 3's files end with."""
+KERAS_ENDINGS = (".weights.h5", ".keras", tensorflow_file.ENDING)
+"""What the names of Keras' files end with that hold nothing else."""
 _LEGACY_ENDINGS = (".h5", ".hdf5")
 _WEIGHTS = "model.weights.h5"
 
@@ -38,7 +39,9 @@ def check_keras_network(network: object) -> None:
 
 def read_keras_file(path: Path, network: Any) -> dict[str, NDArray[Any]]:
     """Returns a file's weights under the names that they have in a network, which keeps its own."""
-    _check_contents(path)
+    is_of_tensorflow = path.name.lower().endswith(tensorflow_file.ENDING)
+    if not is_of_tensorflow:
+        _check_contents(path)
     if network is None:
         raise CheckpointError(
             f"checkpoint {path} holds weights of Keras, which are read into a network. Give import_checkpoints a built "
@@ -52,8 +55,13 @@ def read_keras_file(path: Path, network: Any) -> dict[str, NDArray[Any]]:
         with warnings.catch_warnings():
             # An optimizer's variables, which are no weights.
             warnings.filterwarnings("ignore", "Skipping variable loading for optimizer", UserWarning)
-            network.load_weights(os.fspath(path))
+            if is_of_tensorflow:
+                tensorflow_file.load_weights(path, network)
+            else:
+                network.load_weights(os.fspath(path))
         return keras_network.read(network)
+    except CheckpointError:
+        raise
     except Exception as error:
         # Keras reports what does not fit, and what is damaged, by nearly every kind of exception.
         raise CheckpointError(
