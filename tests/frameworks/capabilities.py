@@ -46,7 +46,6 @@ _ONE_NUMBER = (
 )
 _DIFFERENCES = "It needs derivatives of outputs; the Hessian's products are differences of MindSpore's gradients."
 _NO_STATISTICS = "Their usual networks have none (LayerNorm); a network that has some is as in PyTorch."
-_WHICH_ARE_STATISTICS = "Nothing says which of a network's buffers are statistics."
 _BUILT = "A network computes in the precision in which it was built."
 _GRAPH = "What can be permuted is read off PyTorch's graph of a network."
 _ITS_LOSSES = "It needs a loss that is a function of outputs and targets alone; a compiled Keras loss has more parts."
@@ -65,7 +64,6 @@ HOLES: dict[tuple[str, str], str] = {
     ("recalibrated statistics", "transformers"): _NO_STATISTICS,
     ("curvature (Gauss-Newton)", "keras"): _ITS_LOSSES,
     **{("lower precision", framework): _BUILT for framework in ("jax", "mindspore")},
-    ("recalibrated statistics", "mindspore"): _WHICH_ARE_STATISTICS,
     **{("alignment", framework): _GRAPH for framework in ("keras", "jax", "mindspore")},
     ("curvature (Gauss-Newton)", "mindspore"): _DIFFERENCES,
 }

@@ -122,6 +122,7 @@ EVALUATOR_CASES = [
         freeze=freeze,
         freeze_all=freeze_all,
         restored=restored,
+        recalibrate="done",
     )
     for name, make in (
         ("MindSpore graph", functools.partial(build, "graph")),

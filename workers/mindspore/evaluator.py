@@ -7,12 +7,14 @@ from typing import Any
 
 from ..curvature.products import ProductSettings, ShareProducts
 from ..curves.curve import CurveTask, Fitting
-from ..errors import CallbackFunctionError, CurveError
+from ..errors import CallbackFunctionError, CurveError, closing_on_failure
 from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator
 from ..measuring.array_products import check_precise
+from ..measuring.checks import callback_errors, check_recalibration
 from ..measuring.curve_fitting import BARRIER_INSTEAD
 from ..samples.data_sets import read_sets
+from ..users_code import warn_and_note
 from .losses import find_loss, make_candidates, make_metrics
 from .network import MindSporeNetwork
 from .products import MindSporeProducts
@@ -41,7 +43,14 @@ class MindSporeEvaluator(ArrayEvaluator):
             )
         sets = read_sets(dataset, setup.options, setup.memory, read_mindspore_samples)
         self._cell = MindSporeNetwork(network, computes_loss=loss is None)
-        super().__init__(self._cell, sets, make_candidates(loss), totals, setup)
+        statistics = None
+        if setup.options.buffers == "recalibrate":
+            batches = sets[0].samples.batches(setup.options.recalibration_batch_size)
+            with closing_on_failure(self._cell), callback_errors():
+                followed = self._cell.batch_statistics(batches[0])
+                warn_and_note(sets[0].notes, *check_recalibration(bool(followed), batches))
+            statistics = functools.partial(self._cell.averaged_statistics, followed)
+        super().__init__(self._cell, sets, make_candidates(loss), totals, setup, statistics)
 
     def products(self, settings: ProductSettings) -> ShareProducts:
         """Returns what makes products of the main data set's loss."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import mindspore
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.networks.batches import map_leaves
+from collectors.networks.batches import call_network, map_leaves
 from collectors.networks.mindspore_network import describe, named_tensors, read, to_array
 from collectors.networks.weight_space import State, numpy_dtype
 
 from ..errors import CallbackFunctionError
+from ..samples.samples import Batch
 from .losses import as_tensor
+from .normalization import BatchStatistics
 
 
 class MindSporeNetwork:
@@ -67,6 +70,28 @@ class MindSporeNetwork:
         outputs = run()
         # In at least float32, as Model.eval has it under mixed precision.
         return map_leaves(_at_least_float32, outputs)
+
+    def batch_statistics(self, batch: Batch) -> BatchStatistics:
+        """Returns the layers that normalize by batches, in a training; tries them with a batch."""
+        before = self.read()
+        try:
+            return BatchStatistics(self.cell, functools.partial(self._run, batch))
+        finally:
+            self.write(before)
+
+    def averaged_statistics(self, statistics: BatchStatistics, batches: Iterable[Batch]) -> dict[str, NDArray[Any]]:
+        """Returns the mean over batches of the statistics of each, which the network takes in."""
+        names = {id(entry.tensor): name for name, entry in self._tensors.items()}
+        parts: dict[str, list[NDArray[Any]]] = {}
+        for batch in batches:
+            for tensor, values in statistics.of_pass(functools.partial(self._run, batch)):
+                parts.setdefault(names[id(tensor)], []).append(values)
+        return {name: np.asarray(np.mean(values, axis=0, dtype=np.float64)) for name, values in parts.items()}
+
+    def _run(self, batch: Batch) -> None:
+        outputs = call_network(self.forward, batch.inputs)
+        if self.computes_loss:
+            outputs(batch.targets)
 
     def _with_targets(self, run: Callable[..., Any]) -> Callable[[Any], Any]:
         def loss(targets: Any) -> Any:
