@@ -16,7 +16,7 @@ from collectors.networks.mindspore_network import describe, named_tensors, read,
 from collectors.networks.weight_space import State, numpy_dtype
 
 from ..errors import CallbackFunctionError
-from ..samples.samples import Batch
+from ..samples.batches import Batch
 from .losses import as_tensor
 from .normalization import BatchStatistics
 
