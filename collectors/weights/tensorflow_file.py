@@ -23,15 +23,15 @@ def load_weights(path: Path, network: Any) -> None:
     """Gives a keras.Model the weights of a checkpoint, or raises an error that says what does not fit."""
     values = _read(path)
     variables = {id(variable): variable for variable in network.variables}
-    missing = {id(variable) for variable in network.weights}
+    given = set()
     for name, array in values.items():
         variable = variables.get(id(_at(network, name.split("/"))))
         if variable is None:
             raise ValueError(f"it holds {name!r}, where the network has no variable")
         variable.assign(array)
-        missing.discard(id(variable))
-    if missing:
-        raise ValueError(f"it holds nothing for {', '.join(variables[key].path for key in sorted(missing))}")
+        given.add(id(variable))
+    if missing := [variable.path for variable in network.weights if id(variable) not in given]:
+        raise ValueError(f"it holds nothing for {', '.join(missing)}")
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from measured_planes import measure_plane
+from PIL import Image
 
 from collectors.callbacks.callback import EVAL_HOOKS, TRAIN_HOOKS, Callback
 from collectors.networks.readers import read_network
@@ -17,6 +18,7 @@ from collectors.networks.weight_space import direction_dtype
 from collectors.run_directory import RunDirectory
 from collectors.weights.foreign_checkpoint import read_state_dict
 from landscape import SummaryLandscape
+from landscape.figures import save_figure
 from workers.callback_fn import make_evaluator
 from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
@@ -119,7 +121,7 @@ def weights(folder, number):
 
 
 def assert_imported(run, framework, states, callback_fn, losses):
-    """Asserts that a run of imported checkpoints holds states, by number, whose losses are measured."""
+    """Asserts that a run of imported checkpoints holds states, by number, whose losses are measured and drawn."""
     assert run.metadata.framework == framework
     assert sorted(run.metadata.files) == list(states)
     for number, state in states.items():
@@ -132,6 +134,9 @@ def assert_imported(run, framework, states, callback_fn, losses):
         callback_fn, wanted, device_ids=[0], progress=False
     )
     np.testing.assert_allclose(landscapes[0].checkpoints.metrics["loss"], losses, rtol=1e-5)
+    save_figure(landscapes[0].plot(), picture := run.path / "plane.png")
+    with Image.open(picture) as drawn:
+        assert len(drawn.convert("RGB").resize((64, 64)).getcolors(64 * 64)) > 10
 
 
 def open_evaluator(built, batch_size=16, device="cpu", **options):

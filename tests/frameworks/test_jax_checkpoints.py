@@ -18,7 +18,7 @@ from collectors.jax import JaxNetwork
 from collectors.networks.readers import read_network
 from collectors.weights.foreign_checkpoint import read_state_dict
 
-STEPS = (100, 200, 300)
+STEPS = (100, 200, 300, 400, 500)
 MODEL = LinenConvolutions()
 VARIABLES = [jax.tree.map(np.asarray, MODEL.init(jax.random.key(step), images(2))) for step in STEPS]
 

@@ -18,7 +18,7 @@ from collectors.weights.foreign_checkpoint import read_state_dict
 # Keras' own saving, on PyTorch.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
 ENDINGS = (".weights.h5", ".keras", ".h5")
-EPOCHS = (1, 2, 3)
+EPOCHS = (1, 2, 3, 4, 5)
 
 
 def save(model, path):
@@ -138,7 +138,7 @@ def test_an_archive_that_unpacks_to_more_is_refused(trained, tmp_path):
 def test_damaged_files_are_named(trained, ending, damage, match, tmp_path):
     path = tmp_path / f"ep_2{ending}"
     path.write_bytes(damage((trained[0] / f"ep_2{ending}").read_bytes()))
-    others = [trained[0] / f"ep_{epoch}{ending}" for epoch in (1, 3)]
+    others = [trained[0] / f"ep_{epoch}{ending}" for epoch in (1, 3, 4, 5)]
     with pytest.raises(CheckpointError, match=rf"ep_2.*{match}"):
         import_checkpoints(tmp_path / "run", [path, *others], network=small_model(dropout=False))
     assert not (tmp_path / "run").exists()
