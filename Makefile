@@ -160,7 +160,7 @@ EXTRAS := torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3
 
 .venv-mindspore/.installed: pyproject.toml constraints/mindspore.txt
 	$(call fresh,$(PYTHON),.venv-mindspore)
-	.venv-mindspore/bin/python -m pip install --quiet --constraint constraints/mindspore.txt --editable ".[mindspore,torch,test]"
+	.venv-mindspore/bin/python -m pip install --quiet --constraint constraints/mindspore.txt --editable ".[mindspore,torch,tensorboard,test]"
 	touch $@
 
 .venv-composer/.installed: constraints/composer.txt constraints/install_composer.sh

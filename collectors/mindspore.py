@@ -52,6 +52,7 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
         """Raises ValueError if there is another SummaryCollector, or single steps are asked for and cannot be seen."""
         parameters = run_context.original_args()
         if parameters.get("mode") == "eval":
+            self._collector.begin(run_context)
             return
         if sum(isinstance(item, SummaryCollector) for item in parameters.get("list_callback") or ()) > 1:
             raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
@@ -80,11 +81,17 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
     def epoch_end(self, run_context: Any) -> None:
         """Saves a checkpoint if one is due; an epoch that was cut short does not count."""
         parameters = run_context.original_args()
+        # fit tells callbacks of this name nothing of its evaluations but their results, before the epoch's end.
+        if self._run is not None and parameters.get("eval_results"):
+            self._collector.record_evaluation(parameters)
         if self._run is not None and parameters.get("mode") != "eval" and _epoch_is_whole(parameters):
             self._run.end_epoch()
 
     def end(self, run_context: Any) -> None:
-        if run_context.original_args().get("mode") != "eval":
+        """Waits until a training's checkpoints are on the disk, or records how an evaluation ended."""
+        if run_context.original_args().get("mode") == "eval":
+            self._collector.end(run_context)
+        else:
             self._leave(None)
 
 

@@ -80,7 +80,7 @@ class CollectingCallback(BuiltInCallback):
     def end(self, run_context: RunContext) -> None:
         """Waits until every checkpoint is on disk; the lineage follows when the callback is left."""
         if in_evaluation(run_context):
-            self._end_evaluation(parameters_of(run_context))
+            self.record_evaluation(parameters_of(run_context))
         elif self._is_open:
             self._end_training(parameters_of(run_context))
             if not self._is_entered:
@@ -155,7 +155,8 @@ class CollectingCallback(BuiltInCallback):
             plan = plan.without_parameters()
         self._records = SummaryCollection(self._summary_dir, plan, parameters)
 
-    def _end_evaluation(self, parameters: Parameters) -> None:
+    def record_evaluation(self, parameters: Parameters) -> None:
+        """Records how an evaluation ended, where that is collected; without a training, in files of its own."""
         if self._records is not None:
             self._records.end_evaluation(parameters)
         elif self._plan is not None and "collect_eval_lineage" in self._plan.items and is_first_rank():
