@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from .errors import CallbackFunctionError
 from .torch.own_loss import OwnLoss
+from .users_code import warn_user
 
 STAGES = ("validation", "training")
 
@@ -41,12 +43,14 @@ def evaluator_from(
     Args:
         lightning_module: a LightningModule, or its class or any function without arguments that returns one.
         datamodule: a LightningDataModule or a DataLoader, or a class or function that returns one; None takes the
-            module's own data loaders. Where no Trainer has set it up, ``prepare_data()`` and ``setup("fit")`` are
-            called. Every worker gets it by pickling, so pass a function if it holds much data.
+            module's own data loaders. Where no Trainer has set it or the module up, ``prepare_data()``,
+            ``setup("fit")`` and the module's ``configure_model()`` are called. Every worker gets it by pickling, so
+            pass a function if it holds much data.
         stage: "validation" or "training" for the step that gives the loss; None takes ``validation_step`` where that
             returns a loss, else ``training_step``.
         data: "validation" or "training" for the data loader that is read. A tuple of both measures both in one pass;
-            values of the second one end with its name ("loss@validation").
+            values of the second one end with its name ("loss@validation"). Several data loaders of validation are
+            data sets, "validation_0" and so on or as a dictionary names them, the first of them the main one.
         metrics: name to function of (what the step returned, batch).
 
     Raises:
@@ -85,6 +89,7 @@ class LightningCallback:
     data: str | tuple[str, ...]
     metrics: dict[str, Any]
     is_set_up: bool = False
+    module_is_set_up: bool = False
 
     def __call__(self) -> tuple[OwnLoss, nn.Module, Any, dict[str, Any]]:
         source = self.module
@@ -92,18 +97,34 @@ class LightningCallback:
         if not _is_lightning(module, "LightningModule"):
             raise CallbackFunctionError(f"lightning_module must return a LightningModule, not {type(module).__name__}.")
         module.log = module.log_dict = lambda *_, **__: None  # without a Trainer they would raise
-        loader, hooks = self._read_data(module)
-        return OwnLoss(_Step(module, hooks, self.stage)), module, loader, self.metrics
+        if not self._has_trained():
+            _set_up(module)
+        loaders, hooks = self._read_data(module)
+        names, metrics = (self.data,) if isinstance(self.data, str) else self.data, self.metrics
+        is_numbered = any(len(loaders[name]) > 1 for name in names)
+        if is_numbered:
+            metrics = {name: functools.partial(_of_numbered, metric) for name, metric in metrics.items()}
+        sets = {
+            name: _numbered(loader, number) if is_numbered else loader
+            for several in loaders.values()
+            for number, (name, loader) in enumerate(several.items())
+        }
+        data = sets if len(sets) > 1 or not isinstance(self.data, str) else sets[self.data]
+        return OwnLoss(_Step(module, hooks, self.stage, is_numbered=is_numbered)), module, data, metrics
 
     def __getstate__(self) -> dict[str, Any]:
         # A Trainer holds loggers, processes and our own collector, none of which can be sent.
-        return {**vars(self), "datamodule": _without_trainer(self.datamodule), "is_set_up": self._has_been_set_up()}
+        set_up = {"is_set_up": self._has_been_set_up(), "module_is_set_up": self._has_trained()}
+        return {**vars(self), "datamodule": _without_trainer(self.datamodule), **set_up}
+
+    def _has_trained(self) -> bool:
+        return self.module_is_set_up or getattr(self.module, "_trainer", None) is not None
 
     def _has_been_set_up(self) -> bool:
         return self.is_set_up or getattr(self.datamodule, "trainer", None) is not None
 
-    def _read_data(self, module: Any) -> tuple[Any, Any]:
-        """Returns the data loader, or several by name, and what holds the hooks for their batches."""
+    def _read_data(self, module: Any) -> tuple[dict[str, dict[str, Any]], Any]:
+        """Returns data loaders by their names, for each kind of ``data``, and what holds the hooks for batches."""
         source = self.datamodule
         if source is None:
             holder = module
@@ -113,9 +134,9 @@ class LightningCallback:
             raise CallbackFunctionError(
                 f"datamodule must return a LightningDataModule or a DataLoader, not {type(holder).__name__}."
             )
-        if isinstance(holder, DataLoader):
-            return holder, module
         names = (self.data,) if isinstance(self.data, str) else self.data
+        if isinstance(holder, DataLoader):
+            return {names[0]: {names[0]: holder}}, module
         for data in names:
             if not _overrides(holder, _LOADERS[data]):
                 raise CallbackFunctionError(
@@ -126,29 +147,55 @@ class LightningCallback:
             holder.prepare_data()
             holder.setup("fit")
         hooks = holder if any(_overrides(holder, hook) for hook in _BATCH_HOOKS) else module
-        loaders = {data: _one_loader(holder, _LOADERS[data]) for data in names}
-        return loaders[self.data] if isinstance(self.data, str) else loaders, hooks
+        return {data: _loaders(holder, data) for data in names}, hooks
 
 
 _LOADERS = {"validation": "val_dataloader", "training": "train_dataloader"}
 _BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer")
 
 
-def _one_loader(holder: Any, name: str) -> Any:
-    loader = getattr(holder, name)()
-    if isinstance(loader, list | tuple) and len(loader) == 1:
-        loader = loader[0]
-    if isinstance(loader, list | tuple | Mapping) or type(loader).__name__ == "CombinedLoader":
+def _set_up(module: Any) -> None:
+    """Calls the hooks in which a module gets ready for a training, as a Trainer does."""
+    for name, arguments in (("prepare_data", ()), ("setup", ("fit",)), ("configure_model", ())):
+        try:
+            getattr(module, name)(*arguments)
+        except RuntimeError as error:
+            if "not attached to a `Trainer`" not in str(error):
+                raise
+            warn_user(
+                f"{type(module).__name__}.{name} asked for a Trainer, which there is none of where a landscape is "
+                "measured, and ended there; what it does for the network must come before."
+            )
+
+
+def _loaders(holder: Any, data: str) -> dict[str, Any]:
+    """Returns one kind's data loaders by name."""
+    found = getattr(holder, _LOADERS[data])()
+    if isinstance(found, list | tuple):
+        found = {f"{data}_{number}": loader for number, loader in enumerate(found)}
+    several = dict(found) if isinstance(found, Mapping) else {data: found}
+    if type(found).__name__ == "CombinedLoader" or (len(several) > 1 and data == "training"):
         raise CallbackFunctionError(
-            f"{type(holder).__name__}.{name}() must return one data loader, but returned several "
-            f"({type(loader).__name__}); give the one to measure on as datamodule."
+            f"{type(holder).__name__}.{_LOADERS[data]}() must return one data loader, because Lightning puts the "
+            f"batches of several into one; give the one to measure on as datamodule."
         )
-    return loader
+    return several if len(several) > 1 else {data: next(iter(several.values()))}
+
+
+def _numbered(loader: Any, number: int) -> Any:
+    """Returns a data loader whose batches say which it is, as Lightning tells steps and hooks."""
+    result, collate = copy.copy(loader), loader.collate_fn
+    result.collate_fn = lambda items: {"batch": collate(items), "dataloader_idx": number}
+    return result
+
+
+def _of_numbered(metric: Callable[[Any, Any], Any], outputs: Any, numbered: Mapping[str, Any]) -> Any:
+    return metric(outputs, numbered["batch"])
 
 
 class _Step:
-    def __init__(self, module: Any, hooks: Any, stage: str | None) -> None:
-        self._stage = stage
+    def __init__(self, module: Any, hooks: Any, stage: str | None, *, is_numbered: bool) -> None:
+        self._stage, self._is_numbered = stage, is_numbered
         self._hooks = [getattr(hooks, name) for name in _BATCH_HOOKS if _overrides(hooks, name)]
         metric = getattr(sys.modules.get("torchmetrics"), "Metric", ())
         self._metrics = [layer for layer in module.modules() if isinstance(layer, metric)]
@@ -162,10 +209,11 @@ class _Step:
             self._stage = "training"
 
     def __call__(self, module: Any, batch: Any) -> tuple[Any, Any]:
+        batch, number = (batch["batch"], batch["dataloader_idx"]) if self._is_numbered else (batch, 0)
         for hook in self._hooks:
-            batch = hook(batch, 0)
+            batch = hook(batch, number)
         for stage in STAGES if self._stage is None else (self._stage,):
-            outputs = self._run(module, stage, batch)
+            outputs = self._run(module, stage, batch, number)
             loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
             if isinstance(loss, torch.Tensor) and loss.numel() == 1:
                 self._stage = stage  # what the first batch shows holds for all
@@ -175,7 +223,7 @@ class _Step:
             f"{_shown(outputs)}; return the loss there, or choose the other step with stage={_other(stage)!r}."
         )
 
-    def _run(self, module: Any, stage: str, batch: Any) -> Any:
+    def _run(self, module: Any, stage: str, batch: Any, number: int) -> Any:
         step = getattr(module, f"{stage}_step")
         names = inspect.signature(step).parameters
         if stage == "training" and not module.automatic_optimization:
@@ -183,7 +231,7 @@ class _Step:
                 f"{type(module).__name__} optimizes manually, so its training_step moves the weights and cannot be "
                 "measured; return the loss from validation_step."
             )
-        numbers = {name: 0 for name in ("batch_idx", "dataloader_idx") if name in names}
+        numbers = {name: value for name, value in (("batch_idx", 0), ("dataloader_idx", number)) if name in names}
         try:
             # A second argument may have any name.
             return step(batch, **numbers) if len(names) < 2 or "batch_idx" in names else step(batch, 0)

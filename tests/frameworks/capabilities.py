@@ -17,6 +17,7 @@ OF_EVALUATORS = (
     "several data sets",
     "the loss of each class",
     "the loss of each sample",
+    "a random choice of samples",
     "lower precision",
     "recalibrated statistics",
     "curvature (Hessian)",

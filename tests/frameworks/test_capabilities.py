@@ -65,6 +65,16 @@ def measure(framework, case, capability, folder):
             assert any(name.startswith("loss[") for name in grid(groups="target").metrics)
         case "the loss of each sample":
             assert grid(keep_samples=True).samples().measured.all()
+        case "a random choice of samples":
+            model, network, data, metrics = case.build()
+            data = as_arrays(data) if framework in ("keras", "jax", "mindspore") else data
+            options = {"samples": "random", "num_samples": 8, "plan": PLAN, **HERE}
+            chosen = [
+                evaluate(plane, lambda: (model, network, data, metrics), size=3, seed=seed, **options).loss
+                for seed in (0, 0, 1)
+            ]
+            np.testing.assert_array_equal(chosen[0], chosen[1])
+            assert (chosen[0] != chosen[2]).any()
         case "lower precision":
             assert np.isfinite(grid(precision="bfloat16", plan=None).loss).all()
         case "recalibrated statistics":
@@ -101,6 +111,12 @@ def another(network):
         else values
         for name, values in read_network(network).items()
     }
+
+
+def as_arrays(batches):
+    """Returns (inputs, targets) of all batches; a stream has no index from which to choose."""
+    parts = [[np.asarray(getattr(part, "asnumpy", lambda part=part: part)()) for part in batch] for batch in batches]
+    return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
 
 def inputs_of(framework, case):

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import pytorch_lightning
 import torch
-from cases import weights
+from cases import open_evaluator, own_plane, weights
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer, run_quietly
+from measured_planes import measure_plane
 from pages import code_blocks, run_page_block, takes_minutes
 from scripts import run_python, run_script
 from torch.nn import functional
@@ -202,7 +203,7 @@ import sys
 sys.path[:0] = {folders!r}
 import warnings
 warnings.simplefilter("ignore")
-from cases import weights
+from cases import open_evaluator, own_plane, weights
 from leaving import leave
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer
 from worker_cases import seeded
@@ -399,6 +400,80 @@ class TestEvaluatorFrom:
         with pytest.raises(CallbackFunctionError, match=r"WithData has no val_dataloader.*data='training'"):
             evaluator_from(WithData)()
 
+    @pytest.mark.parametrize("names", [None, ("easy", "hard")])
+    def test_several_loaders_of_validation_are_data_sets(self, names):
+        class Several(DataModule):
+            def val_dataloader(self):
+                loaders = [DataLoader(TensorDataset(features(count), classes(count)), 8) for count in (16, 24)]
+                return loaders if names is None else dict(zip(names, loaders, strict=True))
+
+            def on_after_batch_transfer(self, batch, dataloader_idx):
+                return batch[0] * (1 - dataloader_idx / 2), batch[1]
+
+        class Weighed(LitModel):
+            def validation_step(self, batch, batch_idx, dataloader_idx=0):
+                found = super().validation_step(batch, batch_idx)
+                return {**found, "loss": (1 + dataloader_idx) * found["loss"]}
+
+        metrics = {"half": lambda outputs, batch: (batch[1] < 2).float().mean()}
+        callback_fn = evaluator_from(lambda: seeded(Weighed), Several, metrics=metrics)
+        measured = open_evaluator(callback_fn(), batch_size=None)
+        values = measure_plane(measured, own_plane(callback_fn(), measured), np.zeros((1, 2)))
+        first, second = names or ("validation_0", "validation_1")
+        assert [item.name for item in measured.description.datasets] == [first, second]
+        network = seeded(LitModel).eval()
+        with torch.no_grad():
+            for name, count, scale in (("loss", 16, 1.0), (f"loss@{second}", 24, 0.5)):
+                expected = functional.cross_entropy(network(features(count) * scale), classes(count)).item()
+                assert values[name][0] == pytest.approx(expected / scale, rel=1e-5)
+        assert values["half"][0] == (classes(16) < 2).float().mean()
+
+    def test_a_module_is_set_up_once(self, tmp_path):
+        class Late(LitModel):
+            def __init__(self):
+                super().__init__()
+                self.hooks = []
+
+            def prepare_data(self):
+                self.hooks.append("prepare_data")
+
+            def setup(self, stage):
+                self.hooks.append(stage)
+
+            def configure_model(self):
+                if self.hooks[-1] != "configured":
+                    self.further = torch.nn.Linear(2, 2)
+                    self.hooks.append("configured")
+
+        _, network, _, _ = evaluator_from(Late, DataModule)()
+        assert network.hooks == ["prepare_data", "fit", "configured"]
+        assert "further.weight" in dict(network.named_parameters())
+        module = Late()
+        run_quietly(quiet_trainer("lightning", max_epochs=1, enable_checkpointing=False).fit, module, DataModule(32, 8))
+        for callback_fn in (
+            evaluator_from(module, DataModule),
+            pickle.loads(cloudpickle.dumps(evaluator_from(module))),
+        ):
+            assert callback_fn.module.hooks == module.hooks
+            assert callback_fn._has_trained()
+
+    def test_a_module_that_asks_for_a_trainer_while_it_is_set_up(self):
+        class Asks(LitModel):
+            def setup(self, stage):
+                self.further = torch.nn.Linear(2, 2)
+                self.steps = self.trainer.estimated_stepping_batches
+
+        with pytest.warns(UserWarning, match="Asks.setup asked for a Trainer, which there is none of"):
+            _, network, _, _ = evaluator_from(Asks, DataModule)()
+        assert "further.weight" in dict(network.named_parameters())
+
+        class Fails(LitModel):
+            def setup(self, stage):
+                raise RuntimeError("no data")
+
+        with pytest.raises(RuntimeError, match="no data"):
+            evaluator_from(Fails, DataModule)()
+
     def test_from_datasets(self):
         data = lightning.pytorch.LightningDataModule.from_datasets(
             val_dataset=TensorDataset(features(20), classes(20)), batch_size=8
@@ -422,14 +497,14 @@ class TestEvaluatorFrom:
                 self.automatic_optimization = False
 
         class Several(DataModule):
-            def val_dataloader(self):
-                return [super().val_dataloader(), super().val_dataloader()]
+            def train_dataloader(self):
+                return [super().train_dataloader(), super().train_dataloader()]
 
         for arguments, options, text in (
             ((Nothing, DataModule), {}, "Nothing has no training_step, so it has no loss"),
             ((NoLoss, DataModule), {"stage": "validation"}, r"a dictionary of \['logits'\].*stage='training'"),
             ((ByHand, DataModule), {}, "ByHand optimizes manually"),
-            ((LitModel, Several), {}, r"must return one data loader, but returned several \(list\)"),
+            ((LitModel, Several), {"data": "training"}, r"must return one data loader, because Lightning puts the b"),
             ((LitModel, dict), {}, "datamodule must return a LightningDataModule or a DataLoader, not dict"),
             ((dict, DataModule), {}, "lightning_module must return a LightningModule, not dict"),
         ):
