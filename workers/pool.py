@@ -100,6 +100,11 @@ class Pool(contextlib.AbstractContextManager["Pool"]):
     def workers(self) -> int:
         """How many workers there are."""
 
+    @property
+    def copies_of_planes(self) -> int:
+        """How many copies of a loaded plane lie in this machine's memory; 0 where nobody knows, as on clusters."""
+        return 0
+
     @abstractmethod
     def load(
         self,

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from collectors.errors import LandscapeError
-from collectors.networks.weight_space import WeightSpace, direction_dtype, numpy_dtype
+from collectors.networks.weight_space import WeightSpace
 from collectors.shapes import Bool
 from workers.evaluator import EvaluatorDescription
 from workers.measurement_plan import plan_text
@@ -35,7 +35,15 @@ from ..sampling.sampling import SamplingSettings, coarse_and_fine, first_grid_co
 from . import tasks
 from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, DirectionsData, LandscapeData
-from .forecast import Forecast, SurveyReport, eigenvectors_cost, fewest_points
+from .forecast import (
+    Forecast,
+    SurveyReport,
+    eigenvectors_cost,
+    fewest_points,
+    plane_bytes,
+    warn_of_full_disk,
+    warn_of_shortage,
+)
 from .kept_plane import curvature_attribute, is_of_another_plane
 from .landscape_file import landscape_bytes
 from .resume import UNDER_WAY, begun_before, check_continues
@@ -277,9 +285,7 @@ class GridExperiment(Experiment[LandscapeData]):
     def _forecast(self, record: LandscapeData, pool: Pool, run: Run, path: Sequence[Task]) -> Forecast:
         """Returns what the pending points and the tasks of the path cost, as far as the origin of each worker tells."""
         pending = [flat for flat in pending_points(record.metrics["loss"], record.status) if self._is_ours(flat)]
-        space, sampling, plan = self.plane.space, self.sampling.sampling, pool.description.plan
-        everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in space.tensors)
-        moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in space.trainable)
+        sampling, plan = self.sampling.sampling, pool.description.plan
         estimates = 8 * record.status.size if sampling == "adaptive" else 0
         kept = sum(4 * samples.count * record.status.size for samples in record.kept_samples.values())
         points, passes, origin = len(pending) + len(path), 0, self.origins[0].measured
@@ -289,13 +295,15 @@ class GridExperiment(Experiment[LandscapeData]):
             states = sum(isinstance(task, StateTask) for task in path)
             passes = states + math.ceil((points - states) / pass_cost.points)
             seconds_per_point = pass_cost.point
+        disk = len(landscape_bytes(record, with_chunks=False)) + estimates + kept
+        warn_of_full_disk(record.path, disk)
         return Forecast(
             points=points,
             sampling=sampling,
             seconds_per_point=seconds_per_point,
             workers=pool.workers,
-            memory=everything + (1 + self.plane.dimension) * moving,
-            disk=len(landscape_bytes(record, with_chunks=False)) + estimates + kept,
+            memory=plane_bytes(self.plane),
+            disk=disk,
             process_memory=max(item.measured.memory for item in self.origins),
             budget=run.limit,
             spent=run.spent,
@@ -342,6 +350,7 @@ class GridExperiment(Experiment[LandscapeData]):
 
 def load_plane(pool: Pool, plane: Plane, places: Iterable[tuple[float, ...]]) -> None:
     """Puts a plane on the workers, who find out at its origin and four far places how the loss is added up."""
+    warn_of_shortage(plane, pool)
     end_buffers = () if pool.description.options.buffers == "fixed" else plane.end_buffers
     if isinstance(plane, CurvedLine):
         # The control points between the ends have the buffers of the first network.

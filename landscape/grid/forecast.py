@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from workers.hardware import size_text
+from collectors.files.places import AnyPath
+from collectors.networks.weight_space import direction_dtype, numpy_dtype
+from workers.hardware import free_memory, size_text
+from workers.pool import Pool
+from workers.users_code import warn_user
 
 from ..planes.axis_curvature import BOTTOM
+from ..planes.plane import Plane
 from ..record.driver import cost_text
 from ..record.run import MeasurementReport, duration_text
 from ..sampling.adaptive_sampling import AdaptiveSampling
@@ -135,6 +142,41 @@ def eigenvectors_cost(which: Sequence[str], seconds_per_point: float) -> str:
         f"before that its directions, the eigenvectors {' and '.join(which)}: about {fewest} to {most} products, each "
         f"as long as {shortest} to {longest} points; {times[0]} to {times[1]}"
     )
+
+
+def plane_bytes(plane: Plane) -> int:
+    """Returns the bytes that a plane takes on each worker."""
+    everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in plane.space.tensors)
+    moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in plane.space.trainable)
+    return everything + (1 + plane.dimension) * moving
+
+
+def warn_of_shortage(plane: Plane, pool: Pool) -> None:
+    """Warns where this machine's memory does not hold a plane as often as the workers need it."""
+    size, free, copies = plane_bytes(plane), free_memory(), pool.copies_of_planes
+    if size * copies <= free:
+        return
+    fitting = int(free / size) - 1
+    remedies = [f"pass at most {fitting} of device_ids"] if 0 < fitting < pool.workers else []
+    remedies += ["measure a line instead of a plane"] if plane.dimension > 1 else []
+    of_all = f", once on each of {pool.workers} workers and once for all of them" if copies > 1 else ""
+    warn_user(
+        f"the plane takes {size_text(size * copies)} of this machine's memory{of_all}, but no more than "
+        f"{size_text(free)} seem to be free, so the system may end workers or become slow; "
+        f"{', '.join([*remedies, 'or use a machine with more memory' if remedies else 'use a machine with more'])}."
+    )
+
+
+def warn_of_full_disk(path: AnyPath | None, size: int) -> None:
+    """Warns where a file of so many bytes does not fit beside what is on its disk."""
+    if not isinstance(path, Path):
+        return
+    free = shutil.disk_usage(path.parent).free + (path.stat().st_size if path.exists() else 0)
+    if size > free:
+        warn_user(
+            f"{path.name} will have up to {size_text(size)}, but its disk has {size_text(free)} for it; give output= a "
+            "path on a larger one, keep no losses of samples (keep_samples), or measure fewer points (size)."
+        )
 
 
 def fewest_points(shape: tuple[int, ...], sampling: str) -> int:

@@ -233,6 +233,10 @@ class InProcessPool(Pool):
     def workers(self) -> int:
         return 1
 
+    @property
+    def copies_of_planes(self) -> int:
+        return int(self.description.device == "cpu")
+
     def load(self, *plane: Any, **further: Any) -> None:
         self._worker.load(*plane, **further)
 

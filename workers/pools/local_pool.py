@@ -257,3 +257,7 @@ class LocalPool(ActorPool):
         with closing_on_failure(self):
             recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, layout=layout, actor=LocalActor)
             self._crew.start(workers_on(recipe, device_ids, available_cores()), plan, workload)
+
+    @property
+    def copies_of_planes(self) -> int:
+        return self.workers + 1  # the one from which all take theirs
