@@ -191,7 +191,7 @@ def _read(kind: str | None, files: Sequence[str], output: Path, metrics: Sequenc
     if is_moving and kind != "animation":
         instead = ", the name of an animation (--kind animation)" if of == "landscape" else ""
         raise ValueError(
-            f"--output must end in .png, .pdf or .svg for {picture.called}, but got {str(output)!r}{instead}."
+            f"--output must end in .png, .pdf, .svg or .pgf for {picture.called}, but got {str(output)!r}{instead}."
         )
     if kind == "animation" and not is_moving:
         raise ValueError(f"--output must end in .gif or .mp4 for an animation, but got {str(output)!r}.")

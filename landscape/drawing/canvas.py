@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
-from collectors.files.local_files import check_replaceable, write_bytes
+from collectors.files.local_files import TemporaryFolder, check_replaceable, write_bytes
 from collectors.files.places import check_can_be_file
 from collectors.shapes import UInt8
 from collectors.validation import check_float, check_instance, check_path, wrong_type, wrong_value
@@ -129,13 +130,14 @@ def save_figure(
 
     Args:
         figure: a figure, or the axes a plot function returned.
-        path: a file that ends in .png, .pdf or .svg, or a binary stream, which gets PNG.
-        dpi: dots per inch of PNG, and of the parts of PDF and SVG that are images.
-        description: what the picture shows, for people who cannot see it; it becomes part of the file.
+        path: a file that ends in .png, .pdf, .svg or .pgf, or a binary stream, which gets PNG. PGF is
+            input for LaTeX, in the fonts of its document; it needs an installed LaTeX, and has its images beside it.
+        dpi: dots per inch of PNG, and of the parts of the others that are images.
+        description: what the picture shows, for people who cannot see it; it becomes part of the file, but of PGF.
 
     Raises:
         TypeError: ``figure`` has no picture, ``description`` is no text, or ``path`` is neither a path nor a stream.
-        ValueError: the name ends in anything else, or the figure is too small for its axes.
+        ValueError: the name ends in anything else, LaTeX is missing, or the figure is too small for its axes.
         FileWriteError: the file cannot be written; what was there is untouched.
     """
     whole = _figure_of(figure)
@@ -148,9 +150,12 @@ def save_figure(
         return
     target = check_path("path", path)
     kind = target.suffix.lower().removeprefix(".")
-    if kind not in _METADATA:
-        raise wrong_value("path", "a name that ends in .png, .pdf or .svg", str(path))
+    if kind not in (*_METADATA, "pgf"):
+        raise wrong_value("path", "a name that ends in .png, .pdf, .svg or .pgf", str(path))
     check_can_be_file("path", target)
+    if kind == "pgf":
+        _save_for_latex(whole, target, dpi)
+        return
     image = io.BytesIO()
     _save(whole, image, kind, dpi, description)
     write_bytes(target, image.getvalue())
@@ -191,6 +196,26 @@ def _save(figure: Figure, file: BinaryIO, kind: str, dpi: int, description: str 
     with matplotlib.rc_context({"svg.hashsalt": "summary-landscape", "pdf.fonttype": 42}):
         with room_for_axes(figure):
             figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
+
+
+def _save_for_latex(figure: Figure, target: Path, dpi: int) -> None:
+    """Writes PGF, and beside it its images, which it names after itself."""
+    import matplotlib
+
+    system = next(filter(shutil.which, ("xelatex", "lualatex", "pdflatex")), None)
+    if system is None:
+        raise ValueError(
+            "path must end in .png, .pdf or .svg where there is no LaTeX, which is asked how large the texts of a .pgf "
+            f"are, but got {str(target)!r}; install xelatex, lualatex or pdflatex, or save .pdf."
+        )
+    folder = TemporaryFolder("landscape-pgf-")
+    try:
+        with matplotlib.rc_context({"pgf.texsystem": system, "pgf.rcfonts": False}), room_for_axes(figure):
+            figure.savefig(folder.path / target.name, format="pgf", dpi=dpi)
+        for file in sorted(folder.path.iterdir(), key=lambda file: file.name == target.name):
+            write_bytes(target.parent / file.name, file.read_bytes())
+    finally:
+        folder.remove()
 
 
 def _figure_of(figure: Any) -> Figure:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 FLUSH_SECONDS = 5.0
 # Endings of what other commands write, and of what nobody wants replaced by a measurement.
 _WRITTEN = {
-    "plot": (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".gif", ".mp4", ".html"),
+    "plot": (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".pgf", ".gif", ".mp4", ".html"),
     "convert": (".csv", ".glb", ".gltf", ".nc", ".npz", ".vts"),
     "": (".json", ".md", ".toml", ".txt", ".yaml"),
 }

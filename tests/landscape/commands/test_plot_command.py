@@ -244,8 +244,8 @@ FILES = [
     ("a", "-o a.gif --kind=contour", r"--output must end in .* for a contour, but got .*, the name of an animation"),
     ("a", "-o a.pdf --kind=hero", r"--output must be a name that ends in \.png, because a hero"),
     ("a", "--kind=animation", r"--output must end in \.gif or \.mp4 for an animation, but got .*png'\.$"),
-    ("curvature", "-o a.gif", r"--output must end in \.png, \.pdf or \.svg for a sharpness"),
-    ("comparison", "-o a.gif", r"--output must end in \.png, \.pdf or \.svg for a comparison"),
+    ("curvature", "-o a.gif", r"--output must end in \.png, \.pdf, \.svg or \.pgf for a sharpness"),
+    ("comparison", "-o a.gif", r"--output must end in \.png, \.pdf, \.svg or \.pgf for a comparison"),
 ]  # fmt: skip
 VALUES = [
     ("a", "--kind=map", "--kind must be one of 'auto', 'contour', 'lines', 'heatmap'"),

@@ -39,7 +39,7 @@ class TestSaving:
 
     def test_other_names_and_things(self, tmp_path):
         ax = Figure().add_subplot()
-        other = r"path must be a name that ends in \.png, \.pdf or \.svg"
+        other = r"path must be a name that ends in \.png, \.pdf, \.svg or \.pgf"
         nowhere = "path must lie in a directory that exists, but .*none does not"
         for figure, path, error, match in (
             *((ax, tmp_path / name, ValueError, other) for name in ("a.jpg", "a", "a.png.txt")),

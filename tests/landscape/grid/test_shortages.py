@@ -67,9 +67,7 @@ def test_a_disk_with_less_than_the_file_takes(dry_run, tmp_path, monkeypatch):
         return wide(3)
 
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=100))
-    with pytest.warns(
-        UserWarning, match=r"a\.h5 will have up to [\d.]+ kB, but its disk has .*B for it; give output="
-    ):
+    with pytest.warns(UserWarning, match=r"a\.h5 will have up to [\d.]+ kB, but its disk has .*B for it; give output="):
         found = evaluate(
             random_plane(callback_fn()[1], seed=0),
             callback_fn,
