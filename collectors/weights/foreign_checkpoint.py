@@ -17,6 +17,7 @@ from ..errors import CheckpointError, reporting
 from ..files.file_kinds import ENOUGH_BYTES, check_kind
 from ..files.places import AnyPath, on_this_machine
 from ..files.remote_path import RemotePath
+from . import tensorflow_file
 from .jax_file import MSGPACK, NPZ, ORBAX, find_orbax, read_msgpack, read_npz, read_orbax
 from .keras_file import is_keras_file, read_keras_file
 from .safetensors_file import RESERVED_PREFIX, CheckpointFile, MemoryState, StateReader
@@ -134,6 +135,9 @@ def _read_any(path: Path, strip_prefix: str | None, network: object = None) -> F
 
 
 def _read_file(path: Path, strip_prefix: str | None, network: object) -> ForeignCheckpoint:
+    # TensorFlow itself calls a checkpoint by what its files have in common.
+    if not path.exists() and (index := path.with_name(f"{path.name}{tensorflow_file.ENDING}")).is_file():
+        path = index
     suffix = path.suffix.lower()
     if is_keras_file(path):
         return replace(_named(path, read_keras_file(path, network), strip_prefix), framework="keras")

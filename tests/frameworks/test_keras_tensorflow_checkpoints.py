@@ -58,9 +58,10 @@ def test_each_epoch_is_imported_and_measured(trained, tmp_path):
     run = import_checkpoints(tmp_path / "run", folder, network=network)
     for name, values in read_network(network).items():
         np.testing.assert_array_equal(values, before[name])
-    states = {}
-    for epoch in EPOCHS:
-        states[epoch] = read_checkpoint(folder / f"cp-{epoch:04d}.ckpt.index", network=network).tensors
+    # As TensorFlow calls them.
+    names = [folder / f"cp-{epoch:04d}.ckpt" for epoch in EPOCHS]
+    states = {epoch: read_checkpoint(name, network=network).tensors for epoch, name in zip(EPOCHS, names, strict=True)}
+    assert sorted(import_checkpoints(tmp_path / "named", names, network=network).metadata.files) == list(EPOCHS)
 
     def callback_fn():
         model = compiled()
