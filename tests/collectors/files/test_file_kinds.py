@@ -18,7 +18,7 @@ from collectors import import_checkpoints
 from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.files.file_kinds import check_kind, other_kind
 from collectors.run_directory import RunDirectory
-from collectors.weights.foreign_checkpoint import read_state_dict
+from collectors.weights.foreign_checkpoint import read_checkpoint
 from collectors.weights.safetensors_file import CheckpointFile
 from landscape import Landscape
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError
@@ -76,7 +76,7 @@ CASES = [
 def test_no_checkpoint(tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CheckpointError, match=rf"checkpoint \S*{name} is {words}"):
-        read_state_dict(tmp_path / name)
+        read_checkpoint(tmp_path / name)
 
 
 # Nobody who wants a landscape renames weights.
@@ -101,7 +101,7 @@ def test_no_landscape(tmp_path, case):
 def test_a_landscape_is_no_checkpoint(tmp_path, length, words):
     (tmp_path / "a.h5").write_bytes((DATA / "versions" / "landscape_2.h5").read_bytes()[:length])
     with pytest.raises(CheckpointError, match=rf"checkpoint \S*a.h5 {words}"):
-        read_state_dict(tmp_path / "a.h5")
+        read_checkpoint(tmp_path / "a.h5")
 
 
 def test_an_empty_landscape(tmp_path):
@@ -114,10 +114,10 @@ def test_parts_that_git_lfs_has_not_fetched(tmp_path):
     (tmp_path / "pytorch_model-00001-of-00002.bin").write_bytes(LFS)
     (tmp_path / "pytorch_model.bin.index.json").write_text('{"weight_map": {"w": "pytorch_model-00001-of-00002.bin"}}')
     with pytest.raises(CheckpointError, match=r"pytorch_model-00001-of-00002.bin is a pointer of Git LFS"):
-        read_state_dict(tmp_path)
+        read_checkpoint(tmp_path)
     (tmp_path / "pytorch_model.bin.index.json").write_bytes(LFS)
     with pytest.raises(CheckpointError, match=r"pytorch_model.bin.index.json is a pointer of Git LFS"):
-        read_state_dict(tmp_path)
+        read_checkpoint(tmp_path)
 
 
 def test_a_run_that_git_lfs_has_not_fetched(tmp_path):

@@ -22,7 +22,7 @@ from collectors.networks.torch_network import to_array, to_tensor
 from collectors.run_directory import RunDirectory
 from collectors.run_directory.settings import CreateLandscape, LandscapeSettings
 from collectors.weights.aligned import align, as_reader
-from collectors.weights.foreign_checkpoint import read_state_dict
+from collectors.weights.foreign_checkpoint import read_checkpoint
 from collectors.weights.safetensors_file import MemoryState
 
 
@@ -475,7 +475,7 @@ def test_code_in_a_file_does_not_run(tmp_path, states, nested, save):
 def test_a_pickle_of_arrays_is_no_damage(tmp_path):
     (tmp_path / "a.pkl").write_bytes(pickle.dumps({"w": np.ones(3)}))
     with pytest.raises(CheckpointError, match=r"\(it is a pickle that torch.save did not write\). If you trust"):
-        read_state_dict(tmp_path / "a.pkl")
+        read_checkpoint(tmp_path / "a.pkl")
 
 
 def cyclic():

@@ -23,7 +23,7 @@ from torch import nn
 
 from collectors.errors import CheckpointError
 from collectors.networks.torch_network import to_array
-from collectors.weights.foreign_checkpoint import read_checkpoint, read_state_dict
+from collectors.weights.foreign_checkpoint import read_checkpoint
 
 DTYPES = (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.int64,
@@ -79,7 +79,7 @@ def test_every_value_is_what_pytorch_reads(tmp_path, which, new):
     torch.save(state, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
     expected = torch.load(tmp_path / "a.pt", weights_only=True)
     expected = expected.get("state_dict", expected)
-    found = read_state_dict(tmp_path / "a.pt")
+    found = read_checkpoint(tmp_path / "a.pt").tensors
     assert list(found) == list(expected)
     for name, tensor in expected.items():
         array = to_array(tensor)
@@ -95,13 +95,13 @@ def test_files_without_checksums_and_with_a_wrong_one(tmp_path):
         torch.save({"a": torch.ones(1000)}, tmp_path / "a.pt")
     finally:
         torch.serialization.set_crc32_options(before)
-    assert (read_state_dict(tmp_path / "a.pt")["a"] == 1).all()
+    assert (read_checkpoint(tmp_path / "a.pt").tensors["a"] == 1).all()
     torch.save({"a": torch.ones(1000)}, tmp_path / "a.pt")
     content = bytearray((tmp_path / "a.pt").read_bytes())
     content[content.index(struct.pack("<f", 1) * 100) + 200] ^= 1
     (tmp_path / "a.pt").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"a.pt is damaged .*'0' has another checksum than its values.*copy it"):
-        read_state_dict(tmp_path / "a.pt")
+        read_checkpoint(tmp_path / "a.pt")
 
 
 def test_the_other_byte_order(tmp_path):
@@ -116,7 +116,7 @@ def test_the_other_byte_order(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.pt") as old, zipfile.ZipFile(tmp_path / "b.pt", "w") as new:
         for info in old.infolist():
             new.writestr(info.filename, b"big" if info.filename.endswith("byteorder") else old.read(info))
-    found = read_state_dict(tmp_path / "b.pt")
+    found = read_checkpoint(tmp_path / "b.pt").tensors
     for name, tensor in torch.load(tmp_path / "b.pt", weights_only=True).items():
         assert found[name].tobytes() == to_array(state[name]).tobytes(), name
         # PyTorch forgets to turn the types that have no storage class of their own.
@@ -128,7 +128,7 @@ def test_what_is_not_wanted_is_not_read(tmp_path):
     weights = {"a": torch.ones(2**20)}
     torch.save({"state_dict": weights, "optimizer": {0: torch.ones(2**22)}}, tmp_path / "a.pt")
     with little_memory(10 * 2**20):
-        assert list(read_state_dict(tmp_path / "a.pt")) == ["a"]
+        assert list(read_checkpoint(tmp_path / "a.pt").tensors) == ["a"]
 
 
 class Call:
@@ -231,9 +231,9 @@ def test_a_small_file_takes_little_memory(tmp_path, which):
     with little_memory(2**26):
         if match:
             with pytest.raises(CheckpointError, match=match):
-                read_state_dict(path)
+                read_checkpoint(path)
         else:
-            assert read_state_dict(path) == {"b": 5}
+            assert read_checkpoint(path).tensors == {"b": 5}
 
 
 def test_the_file_of_the_issue(tmp_path):
@@ -243,7 +243,7 @@ def test_the_file_of_the_issue(tmp_path):
     assert path.stat().st_size < 500
     for file in (tmp_path / "a.pt", path):
         with little_memory(2**24), pytest.raises(CheckpointError, match="holds a Thing, not a dictionary of tensors"):
-            read_state_dict(file)
+            read_checkpoint(file)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -252,7 +252,7 @@ def test_compressed_storages(tmp_path, method):
     path = archive(tmp_path / "a.pt", state(a=tensor(f"({count},)", count)), method, k=bytes(4 * count))
     assert path.stat().st_size < 2**17
     with little_memory(2**24), pytest.raises(CheckpointError, match="is compressed or encrypted, as PyTorch writes"):
-        read_state_dict(path)
+        read_checkpoint(path)
 
 
 def test_storages_that_share_their_bytes(tmp_path):
@@ -270,7 +270,7 @@ def test_storages_that_share_their_bytes(tmp_path):
             file.NameToInfo[other.filename] = other
         file._didModify = True  # type: ignore[attr-defined]
     with little_memory(2**24), pytest.raises(CheckpointError, match="its members claim more bytes than the file has"):
-        read_state_dict(tmp_path / "a.pt")
+        read_checkpoint(tmp_path / "a.pt")
 
 
 def test_many_views_of_one_storage(tmp_path):
@@ -278,7 +278,7 @@ def test_many_views_of_one_storage(tmp_path):
     views = {f"t{index}": tensor(f"({count - 100},)", count, offset=index) for index in range(100)}
     path = archive(tmp_path / "a.pt", state(**views), k=bytes(4 * count))
     with little_memory(2**24), pytest.raises(CheckpointError, match=r"holds 't4' of shape .* more than the file's"):
-        read_state_dict(path)
+        read_checkpoint(path)
 
 
 @pytest.mark.parametrize("count", [2**40, -1, 3])
@@ -289,7 +289,7 @@ def test_older_files_whose_storages_lie(tmp_path, count):
     content[-16:-8] = struct.pack("<q", count)
     (tmp_path / "a.pt").write_bytes(content)
     with little_memory(2**24), pytest.raises(CheckpointError, match=r"has -?\d+ elements, more than are there"):
-        read_state_dict(tmp_path / "a.pt")
+        read_checkpoint(tmp_path / "a.pt")
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -297,7 +297,7 @@ def test_a_program_of_torchscript(tmp_path):
     # PyTorch compresses its code.
     torch.jit.save(torch.jit.script(nn.Linear(2, 2)), tmp_path / "a.pt")
     with pytest.raises(CheckpointError, match=r"is a program of TorchScript .*, not a state dict\. .*torch.jit.load"):
-        read_state_dict(tmp_path / "a.pt")
+        read_checkpoint(tmp_path / "a.pt")
 
 
 @FORMATS
@@ -311,7 +311,7 @@ def test_other_protocols(tmp_path, protocol, new):
         pickle_protocol=protocol,
         _use_new_zipfile_serialization=new,
     )
-    np.testing.assert_array_equal(read_state_dict(tmp_path / "a.pt")["weight"], weight.numpy())
+    np.testing.assert_array_equal(read_checkpoint(tmp_path / "a.pt").tensors["weight"], weight.numpy())
 
 
 class Kind(enum.Enum):
@@ -337,7 +337,7 @@ def test_objects_beside_the_weights_are_passed_over(tmp_path, nested, new):
     else:
         content = {"weight": weight, **beside}
     torch.save(content, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
-    np.testing.assert_array_equal(read_state_dict(tmp_path / "a.pt")["weight"], weight.numpy())
+    np.testing.assert_array_equal(read_checkpoint(tmp_path / "a.pt").tensors["weight"], weight.numpy())
 
 
 @FORMATS
@@ -349,7 +349,7 @@ def test_paths_that_python_3_13_saved_are_passed_over(tmp_path, new, monkeypatch
     monkeypatch.setitem(sys.modules, "pathlib._local", module)
     weight = values(6, torch.float32)
     torch.save({"weight": weight, "path": module.PosixPath()}, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
-    np.testing.assert_array_equal(read_state_dict(tmp_path / "a.pt")["weight"], weight.numpy())
+    np.testing.assert_array_equal(read_checkpoint(tmp_path / "a.pt").tensors["weight"], weight.numpy())
 
 
 REMEDY = "which only code can .* load it yourself where its classes can be imported, and save its state dict alone"
@@ -369,39 +369,39 @@ REMEDY = "which only code can .* load it yourself where its classes can be impor
 def test_objects_that_may_hold_weights_are_refused(tmp_path, content, match, new):
     torch.save(content, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
     with pytest.raises(CheckpointError, match=f"cannot be read as plain tensors \\({match}"):
-        read_state_dict(tmp_path / "a.pt")
+        read_checkpoint(tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("names", [((1, 2), "b"), (0, "0")], ids=["no text", "twice"])
 def test_names_that_are_no_names(tmp_path, names):
     torch.save({name: torch.ones(2) + number for number, name in enumerate(names)}, tmp_path / "a.pt")
     with pytest.raises(CheckpointError, match="names are neither texts nor numbers, or are the same once written out"):
-        read_state_dict(tmp_path / "a.pt")
+        read_checkpoint(tmp_path / "a.pt")
 
 
 def test_keys_are_named_without_addresses(tmp_path):
     torch.save({(1, 2): 3, "epoch": 1}, tmp_path / "a.pt")
     with pytest.raises(CheckpointError, match=r"it has \['epoch'\]\. Save the state dict alone\."):
-        read_state_dict(tmp_path / "a.pt")
+        read_checkpoint(tmp_path / "a.pt")
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf:UserWarning")
 def test_the_remedy_fits(tmp_path):
     torch.save({"a": torch.ones(1).expand(5)}, tmp_path / "repeated.pt")
     with pytest.raises(CheckpointError, match="repeat values of their storages; save contiguous copies of them"):
-        read_state_dict(tmp_path / "repeated.pt")
+        read_checkpoint(tmp_path / "repeated.pt")
     torch.save({"a": torch.ones(1, dtype=torch.complex32)}, tmp_path / "half.pt")
     with pytest.raises(CheckpointError, match="unsupported element type complex32; convert such tensors"):
-        read_state_dict(tmp_path / "half.pt")
+        read_checkpoint(tmp_path / "half.pt")
     (tmp_path / "text.pt").write_bytes(b"hello\n\0")
     with pytest.raises(CheckpointError, match=r"no PyTorch file \(it refers to what it does not have\); copy it again"):
-        read_state_dict(tmp_path / "text.pt")
+        read_checkpoint(tmp_path / "text.pt")
 
 
 def test_arrays_share_nothing(tmp_path):
     whole = torch.ones(4)
     torch.save({"a": whole[:2], "b": whole[1:]}, tmp_path / "a.pt")
-    found = read_state_dict(tmp_path / "a.pt")
+    found = read_checkpoint(tmp_path / "a.pt").tensors
     found["a"][:] = 7
     np.testing.assert_array_equal(found["b"], np.ones(3, np.float32))
 
