@@ -127,6 +127,10 @@ def test_metadata_truncated_anywhere(directory):
         ({"model_params_file_map": {"9" * 30: "a"}}, "a key of model_params_file_map must be"),
         ({"model_params_file_map": {"1": 3}}, r"model_params_file_map\['1'\] must be a str, but got int"),
         ({"sha256": {"1": None}}, r"sha256\['1'\] must be a str, but got NoneType"),
+        ({"frozen": []}, "frozen must be a dict"),
+        ({"frozen": {"file": "a"}}, r"frozen.*sha256"),
+        ({"frozen": {"file": "a", "sha256": 3}}, r"frozen\['sha256'\] must be a str, but got int: 3"),
+        ({"frozen": {"file": "a/..", "sha256": ""}}, r"frozen\['file'\] must name a file, but got 'a/\.\.'"),
     ],
 )  # fmt: skip
 def test_metadata_with_wrong_content(directory, changes, match):
