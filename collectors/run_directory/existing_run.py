@@ -13,8 +13,7 @@ from ..files.local_files import begins_as_ours
 from ..networks.weight_space import WeightSpace, some_names
 from ..weights.aligned import FrozenParameters
 from ..weights.safetensors_file import CheckpointFile, StateReader
-from .directory import METADATA_NAME, RunDirectory, check_lies_in_folder
-from .folder import CheckpointFolder
+from .directory import METADATA_NAME, CheckpointFolder, RunDirectory, check_lies_in_folder
 from .metadata import NamedFile, RunMetadata
 
 EXISTING = ("error", "resume", "overwrite")

@@ -141,14 +141,12 @@ def test_a_header_of_safetensors_as_long_as_the_mark_of_gzip(tmp_path):
     np.testing.assert_array_equal(CheckpointFile(tmp_path / "a.safetensors").read("w"), ARRAYS["w"])
 
 
-def test_a_checkpoint_of_mindspore_whose_lengths_are_brackets():
+def test_what_looks_like_another_kind():
     begins = b'\n{\n"' + b"layer.weight".ljust(34, b"x") + b"\x12\x55"
     assert other_kind(begins, "MindSpore") is None
     assert other_kind(begins, "PyTorch") == "a checkpoint of MindSpore"
     with pytest.raises(CheckpointError, match=r"a is a checkpoint of MindSpore; rename it so that it ends with .ckpt"):
         check_kind("a", begins, "PyTorch")
-
-
-def test_a_text_whose_last_letter_is_cut_off():
+    # A text whose last letter is cut off.
     assert other_kind("Größe".encode() * 20 + "ö".encode()[:1]) is not None
     assert other_kind(b"\x00\x01\x02" * 20) is None

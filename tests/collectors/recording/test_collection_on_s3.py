@@ -21,13 +21,12 @@ import json, signal, sys, tempfile
 import torch
 from runs import SmallNetwork, batches, seeded
 from collectors import SummaryCollector
-from collectors.run_directory import RunDirectory
+from collectors.run_directory import RunDirectory, directory
 from collectors.networks.readers import describe_network
-from collectors.run_directory import folder as checkpoint_folder
 from collectors.run_directory import writer as run_writer
 
 STEPS = 40
-run_writer.METADATA_INTERVAL_SECONDS = checkpoint_folder.RemoteCheckpointFolder.least_interval = 0.0
+run_writer.METADATA_INTERVAL_SECONDS = directory.REMOTE_INTERVAL_SECONDS = 0.0
 
 def training(place, existing, network, start=0, before_the_end=lambda: None):
     # Workers are forked while the collector's threads run.

@@ -400,9 +400,6 @@ def test_the_documents_order_and_defaults(tmp_path):
     SummaryCollector(tmp_path, export_options={"tensor_format": None}, collect_tensor_freq=1, max_file_size=10**9)
     assert SummaryCollector(tmp_path / "a").summary_dir == str(tmp_path / "a")
     assert names(tmp_path) == []
-
-
-def test_collectors_of_trainers_have_the_same_signature():
     assert inspect.signature(TrainerCollector) == inspect.signature(SummaryCollector)
     assert inspect.signature(SummaryCollector).parameters["collect_freq"].default == 10
 

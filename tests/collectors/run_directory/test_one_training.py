@@ -16,7 +16,7 @@ from collectors.errors import CheckpointWriteError, RunDirectoryError
 from collectors.files import locks
 from collectors.networks.readers import describe_network, read_network
 from collectors.run_directory import RunDirectory
-from collectors.run_directory.folder import checkpoint_folder
+from collectors.run_directory.directory import CheckpointFolder
 from collectors.run_directory.writer import RunWriter
 
 URL = "memory://bucket/run"
@@ -62,8 +62,7 @@ def test_the_error_names_the_other_training_and_a_kill_frees_the_directory(tmp_p
     if not child:
         try:
             collector = SummaryCollector(tmp_path / "run", collect_landscape={"intervals": [range(9)]})
-            with collector.watch(SmallNetwork()) as run:
-                run.step()
+            with collector.watch(SmallNetwork()):
                 os.write(writing, b"ready")
                 signal.pause()
         finally:
@@ -181,7 +180,7 @@ def test_an_import_that_fails_leaves_no_lock(tmp_path):
     run, _, _ = collected(tmp_path / "run")
     files = [run.checkpoint_path(number) for number in range(3)]
     import_checkpoints(tmp_path / "target", files)
-    lock = checkpoint_folder(tmp_path / "target").lock()
+    lock = CheckpointFolder(tmp_path / "target").lock()
     with pytest.raises(RunDirectoryError, match=r"is being written by process"):
         import_checkpoints(tmp_path / "target", files, existing="overwrite")
     lock.release()

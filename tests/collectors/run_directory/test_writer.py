@@ -22,12 +22,17 @@ from collectors.run_directory.settings import LandscapeSettings
 from collectors.run_directory.writer import RunWriter
 
 
-def test_an_empty_directory_is_made_a_run_at_once(tmp_path):
+def test_a_directory_is_made_a_run_at_once_and_its_states_are_written_by_another_thread(tmp_path):
+    before = threading.active_count()
     started = writer(tmp_path / "a" / "b")
     assert RunDirectory(tmp_path / "a" / "b").metadata.files == {}
+    started.save(0, read_network(SmallNetwork()))
+    assert threading.active_count() == before + 1
     started.close()
     started.close()
-    assert names(tmp_path / "a" / "b" / "ckpt_dir") == ["train_metadata.json"]
+    assert threading.active_count() == before
+    assert set(started._metadata.files) == {0}
+    assert names(tmp_path / "a" / "b" / "ckpt_dir") == ["SmallNetwork_0_step.safetensors", "train_metadata.json"]
 
 
 def test_damaged_metadata_is_an_error_in_every_mode_and_stays(tmp_path):
@@ -139,16 +144,6 @@ def test_resuming_twice_and_beyond_the_end_changes_nothing(tmp_path):
     for _ in range(2):
         writer(tmp_path, existing="resume", start=100).finish(8, None, trained_to=8)
     assert contents(tmp_path) == before
-
-
-def test_states_are_written_by_another_thread_and_not_kept(tmp_path):
-    before = threading.active_count()
-    started = writer(tmp_path)
-    started.save(0, read_network(SmallNetwork()))
-    assert threading.active_count() == before + 1
-    started.close()
-    assert threading.active_count() == before
-    assert set(started._metadata.files) == {0}
 
 
 def test_the_metadata_follows_while_training_goes_on_and_names_whole_files(tmp_path, monkeypatch):

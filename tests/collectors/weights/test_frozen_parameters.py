@@ -44,14 +44,9 @@ def test_they_are_saved_once(run):
         assert_holds(directory.checkpoint(number, describe_network(frozen_network())), state)
     block = directory.checkpoint(3).read_block("0.weight", 4, 9)
     np.testing.assert_array_equal(block, steps[3]["0.weight"].flatten()[4:9])
-
-
-def test_where_nothing_is_frozen_every_checkpoint_is_whole(tmp_path):
-    directory, _, _ = collected(tmp_path)
-    folder = directory.path / "ckpt_dir"
+    # A run that replaces this one takes their file along.
+    collected(directory.path, existing="overwrite")
     assert FILE not in names(folder)
-    assert "frozen" not in json.loads((folder / "train_metadata.json").read_text())
-    assert set(load_file(folder / "SmallNetwork_0_step.safetensors")) == set(SmallNetwork().state_dict())
 
 
 @pytest.mark.parametrize(
@@ -115,12 +110,6 @@ def test_a_run_resumed_from_its_beginning_saves_them_anew(tmp_path):
     assert_holds(directory.checkpoint(3), epochs[3])
     assert load_file(tmp_path / "ckpt_dir" / FILE)["0.weight"].tobytes() == epochs[0]["0.weight"].numpy().tobytes()
     assert not set(FROZEN) & set(load_file(tmp_path / "ckpt_dir" / "SmallNetwork_3_epoch.safetensors"))
-
-
-def test_an_overwritten_run_takes_their_file_along(run):
-    directory, _, _ = run
-    collected(directory.path, existing="overwrite")
-    assert FILE not in names(directory.path / "ckpt_dir")
 
 
 def test_a_run_behind_a_url():

@@ -60,10 +60,8 @@ def path(tmp_path):
 
 
 class TestFile:
-    def test_every_element_type(self, path):
+    def test_it_is_read_once_and_held_once_with_every_element_type(self, path):
         assert_same(elsewhere(CheckpointFile(path)), CheckpointFile(path))
-
-    def test_it_is_read_once_and_held_once(self, path):
         read = portable(CheckpointFile(path))
         tracemalloc.start()
         state = read()

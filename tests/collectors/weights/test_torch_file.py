@@ -381,6 +381,8 @@ def test_what_is_refused_with_a_remedy(path, content, match):
 def test_the_remedy_fits(path):
     torch.save({"a": torch.ones(1, dtype=torch.complex32)}, path)
     check_refused(path, "unsupported element type complex32; convert such tensors")
+    path.write_bytes(pickle.dumps({"w": np.ones(3)}))
+    check_refused(path, r"\(it is a pickle that torch.save did not write\). If you trust")
     path.write_bytes(b"hello\n\0")
     check_refused(path, r"no PyTorch file \(it refers to what it does not have\); copy it again")
 
