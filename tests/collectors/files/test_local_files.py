@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 
@@ -94,10 +95,12 @@ def test_no_other_file_of_the_packages_writes():
     found = []
     for package in ("collectors", "workers", "landscape"):
         for source in sorted((ROOT / package).rglob("*.py")):
-            name = str(source.relative_to(ROOT))
-            calls = [node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Call)]
-            if name not in ALLOWED and any(map(writes, calls)):
-                found.append(name)
+            name, text = str(source.relative_to(ROOT)), source.read_text()
+            if name not in ALLOWED and re.search(
+                r"\b(write_bytes|write_text|to_netcdf|tofile|open|File|ZipFile)\(", text
+            ):
+                calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+                found += [name] * any(map(writes, calls))
     assert found == []
 
 
