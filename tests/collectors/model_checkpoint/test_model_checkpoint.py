@@ -73,15 +73,12 @@ def test_wrong_arguments(arguments, error, match):
         ModelCheckpoint(**arguments)
 
 
-def test_the_directory_is_no_file(tmp_path):
+def test_the_directory_is_no_file_and_can_be_written(tmp_path):
     file = tmp_path / "file"
     file.write_text("text")
     for directory in (file, file / "below" / "it"):
         with pytest.raises(NotADirectoryError, match=r"directory must be a directory, but .*file is a file"):
             ModelCheckpoint(directory=directory)
-
-
-def test_the_directory_can_be_written(tmp_path):
     locked = tmp_path / "locked"
     locked.mkdir()
     if os.geteuid() == 0:

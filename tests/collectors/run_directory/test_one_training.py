@@ -162,18 +162,14 @@ def test_what_was_taken_over_is_not_discarded(memory, monkeypatch):
     assert memory.exists("/bucket/run/ckpt_dir/train_metadata.json")
 
 
-def test_a_file_system_without_locks(tmp_path, monkeypatch):
-    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))))
-    with pytest.warns(RuntimeWarning, match=r"has no locks, so nothing keeps a second training from writing there"):
-        run, _, _ = collected(tmp_path)
-    assert sorted(run.metadata.files) == list(range(9))
-
-
-def test_a_lock_that_cannot_be_taken(tmp_path):
-    (tmp_path / "ckpt_dir").mkdir()
-    (tmp_path / "ckpt_dir" / ".train_metadata.json.lock").mkdir()
+def test_a_lock_that_cannot_be_taken_and_a_file_system_without_locks(tmp_path, monkeypatch):
+    (tmp_path / "ckpt_dir" / ".train_metadata.json.lock").mkdir(parents=True)
     with pytest.raises(RunDirectoryError, match=r"cannot be locked for writing \(.*\.lock: Is a directory\)\. Choose"):
         writer(tmp_path)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))))
+    with pytest.warns(RuntimeWarning, match=r"has no locks, so nothing keeps a second training from writing there"):
+        run, _, _ = collected(tmp_path / "run")
+    assert sorted(run.metadata.files) == list(range(9))
 
 
 def test_an_import_that_fails_leaves_no_lock(tmp_path):
