@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..callbacks.callback import RunContext
+from ..errors import CheckpointWriteError, reason_of
 from ..files import system
+from ..files.background import WritingThread
 from ..files.local_files import naming, remove_stale_temporaries
 from ..networks.readers import read_network
 from ..validation import check_instance, wrong_value
@@ -20,13 +23,16 @@ from .archive import Archive, storable_extra_states
 from .checkpoint_file import CHECKPOINT_NAME, SUFFIX, check_directory, make_directory, prefix_of
 from .config import CheckpointConfig
 from .resuming import Moment, TrainingContext
-from .writer import CheckpointWriter
+from .writer import Retention, replace
 
 TextFromParameters = Callable[[Any], str]
 
 
-class CheckpointRun(CheckpointWriter):
-    """Saves the checkpoints of one run; calls ``written`` with the path of each that is safely on disk."""
+class CheckpointRun:
+    """Saves the checkpoints of one run; calls ``written`` with the path of each that is safely on disk.
+
+    Files are written one after the other, on the training thread or beside it.
+    """
 
     def __init__(
         self,
@@ -38,7 +44,11 @@ class CheckpointRun(CheckpointWriter):
         used_prefixes: Collection[str],
         written: Callable[[str], None],
     ) -> None:
-        super().__init__(config)
+        self._config = config
+        self._keep([])
+        self._jobs = WritingThread("checkpoint-writer")
+        self._pending: tuple[Path, int] | None = None
+        self._failure: Exception | None = None
         self._given_prefix, self._directory, self._params, self._notify = prefix, directory, params, written
         self._first_step = self._last_step = steps_done
         self._last_time = time.monotonic()
@@ -98,15 +108,41 @@ class CheckpointRun(CheckpointWriter):
         self.wait()
         return True
 
+    def check(self) -> None:
+        """Takes note of a file that has been written; raises CheckpointWriteError if it could not be."""
+        if self._jobs.is_idle:
+            self.wait()
+
+    def wait(self) -> None:
+        if self._pending is None:
+            return
+        self._jobs.wait()
+        (path, step), self._pending = self._pending, None
+        error, self._failure = self._failure, None
+        if error is not None:
+            raise CheckpointWriteError(
+                f"the checkpoint {path} could not be written: {reason_of(error)}. Training stops, because it could "
+                "not be resumed from here; free some space or choose another directory, then continue from the latest "
+                "checkpoint."
+            ) from error
+        self._params["last_save_ckpt_step"], self._params["latest_ckpt_file"] = step, str(path)
+        self._notify(str(path))
+
+    def close(self) -> None:
+        try:
+            self.wait()
+        finally:
+            self._jobs.close()
+
+    def _keep(self, files: Iterable[Path]) -> None:
+        """Begins with files that exist; the surplus of these and later ones is deleted."""
+        self._retention = Retention(self._config.keep_checkpoint_max, self._config.keep_checkpoint_per_n_minutes, files)
+
     def _is_due(self, step: int) -> bool:
         if self._config.save_checkpoint_steps is not None:
             return step >= self._last_step + self._config.save_checkpoint_steps
         seconds = self._config.save_checkpoint_seconds
         return seconds is not None and time.monotonic() - self._last_time > seconds
-
-    def _note_written(self, path: Path, step: int) -> None:
-        self._params["last_save_ckpt_step"], self._params["latest_ckpt_file"] = step, str(path)
-        self._notify(str(path))
 
     def _save(self, run_context: RunContext, ending: str = "", moment: Moment | None = None) -> None:
         self.wait()
@@ -124,12 +160,26 @@ class CheckpointRun(CheckpointWriter):
             self._current = None
             if saved is not None and unwrap(saved) is not unwrap(params["network"]):
                 trained = params["network"]
-                state = replace(state, network={**read_network(trained), **storable_extra_states(trained)})
+                state = dataclasses.replace(state, network={**read_network(trained), **storable_extra_states(trained)})
         info = self._config.info(epoch, step)
         archive = Archive.pack(read_network(network), info, state, storable_extra_states(network))
         self._last_step, self._last_time = step, time.monotonic()
         self._saved_with_unused_gradients = getattr(run_context, "has_unused_gradients", False)
-        self._write(path, archive, step, kept=bool(ending))
+        # What an exception left is never deleted.
+        job = functools.partial(self._replace, path, archive, None if ending else self._retention)
+        if self._config.async_save:
+            self._jobs.submit(job)
+        else:
+            job()
+        self._pending = path, step
+        self.check()
+
+    def _replace(self, path: Path, archive: Archive, retention: Retention | None) -> None:
+        try:
+            replace(path, archive, self._config, retention)
+        except Exception as error:
+            # Kept rather than raised: the state that the error leaves may still be saved, which needs the thread.
+            self._failure = error
 
     def _path(self, params: Any, place: str, ending: str) -> Path:
         folder = self._directory

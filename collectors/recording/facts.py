@@ -143,19 +143,19 @@ def samples_of(element: Any) -> int | None:
 class EpochSamples:
     """Counts the samples of the first whole epoch, for data sets that do not know their size."""
 
-    def __init__(self) -> None:
-        self._batches = self._samples = 0
+    def __init__(self, counts: bool) -> None:
+        self._counts, self._batches, self._samples = counts, 0, 0
         self.total: int | None = None
 
     def add(self, element: Any) -> None:
-        if self.total is None:
+        if self._counts:
             self._batches += 1
             self._samples += samples_of(element) or 0
 
     def end_epoch(self, batches: int | None) -> None:
         """Notes the end of an epoch of so many batches; one of which we did not see all does not count."""
-        if self.total is None and self._samples and self._batches == batches:
-            self.total = self._samples
+        if self._counts and self._samples and self._batches == batches:
+            self.total, self._counts = self._samples, False
         self._batches = self._samples = 0
 
 

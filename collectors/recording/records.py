@@ -43,13 +43,11 @@ class SummaryCollection:
         self._rate_changed = False
         self._histograms: dict[str, Any] | None = None
         self._batch_size: int | None = None
-        self._samples: facts.EpochSamples | None = None
         self._custom_is_recorded = False
         self._failure_is_told = False
         self._learn(params)
-        dataset = params.get("train_dataset")
-        if dataset is not None and "collect_train_lineage" in self._items and facts.dataset_size(dataset) is None:
-            self._samples = facts.EpochSamples()
+        dataset, has_lineage = params.get("train_dataset"), "collect_train_lineage" in self._items
+        self._samples = facts.EpochSamples(dataset is not None and has_lineage and facts.dataset_size(dataset) is None)
         # Last, so that nothing stays open where something fails.
         self._uploads: RecordUploads | None = None
         folder: Any = directory
@@ -75,8 +73,7 @@ class SummaryCollection:
     def end_step(self, params: Parameters) -> None:
         self._step = step = int(params["cur_step_num"])
         first, self._is_first = self._is_first, False
-        if self._samples is not None:
-            self._samples.add(params.get("train_dataset_element"))
+        self._samples.add(params.get("train_dataset_element"))
         if first:
             self._record_once(params)
         due = first or self._plan.collects(step)
@@ -88,8 +85,7 @@ class SummaryCollection:
             self._uploads.warn_of_failure()
 
     def end_epoch(self, params: Parameters) -> None:
-        if self._samples is not None:
-            self._samples.end_epoch(params.get("batch_num"))
+        self._samples.end_epoch(params.get("batch_num"))
 
     def end_training(self, params: Parameters) -> None:
         if "collect_train_lineage" not in self._items:
@@ -97,8 +93,8 @@ class SummaryCollection:
         for rate in facts.learning_rates(params.get("optimizer"))[:1]:
             self._rate_changed |= self._first_rate is not None and float(rate) != self._first_rate
         rate = None if self._rate_changed else self._first_rate
-        counted = None if self._samples is None else self._samples.total
-        self._add("train_lineage", "train_lineage", facts.train_lineage, params, rate, self._batch_size, counted)
+        known = params, rate, self._batch_size, self._samples.total
+        self._add("train_lineage", "train_lineage", facts.train_lineage, *known)
         self._write()
 
     def begin_evaluation(self) -> None:

@@ -11,8 +11,8 @@ from ..files.places import check_can_be_directory, check_directory, has_lost_sla
 from ..files.remote_path import RemotePath
 from ..networks.readers import as_watched
 from ..run_directory.existing_run import EXISTING
-from ..run_directory.recorders import Snapshots
 from ..run_directory.settings import LandscapeSettings
+from ..run_directory.writer import Snapshots
 from ..validation import check_bool, check_choice, check_int, wrong_type
 from .plan import SummaryPlan, check_specified, optional_positive
 from .watched_training import CollectingCallback, WatchedTraining

@@ -10,8 +10,8 @@ from ..callbacks.callback import BuiltInCallback, CallbackParameters, RunContext
 from ..files.places import AnyPath
 from ..networks.readers import is_sharded
 from ..process_rank import is_first_rank, on_first_rank, parallel_parameters
-from ..run_directory.recorders import Snapshots, TrajectoryRecorder
 from ..run_directory.settings import LandscapeSettings
+from ..run_directory.writer import Snapshots, TrajectoryRecorder
 from .plan import Parameters, SummaryPlan, remove_own_records
 
 if TYPE_CHECKING:

@@ -1,21 +1,34 @@
-"""A run directory, read: its settings and its checkpoints (contract 1)."""
+"""A run directory (contract 1), read: its settings and its checkpoints; and the folder that a training writes into."""
 
 from __future__ import annotations
 
 import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import CheckpointError, LandscapeError, RunDirectoryError, reporting
-from ..files.places import AnyPath, LocalCopies, check_directory, lost_slashes_hint
+from ..files.background import retry
+from ..files.local_files import TemporaryFolder, remove_stale_temporaries
+from ..files.locks import WITHOUT_LOCKS, LockHeldError, Marker, ProcessLock, WriteLock, holder
+from ..files.places import AnyPath, LocalCopies, check_directory, lost_slashes_hint, write_to
 from ..files.remote_path import RemotePath
-from ..networks.weight_space import WeightSpace
+from ..networks.weight_space import State, WeightSpace
 from ..weights.aligned import CompletedState, align
-from ..weights.safetensors_file import CheckpointFile, StateReader
+from ..weights.safetensors_file import CheckpointFile, StateReader, write_checkpoint
 from .metadata import RunMetadata
 from .settings import LandscapeSettings
 
 CHECKPOINT_FOLDER = "ckpt_dir"
 METADATA_NAME = "train_metadata.json"
+LOCK_NAME = f".{METADATA_NAME}.lock"
+MARKER_NAME = ".landscape-writer"
+# A blip of the network must not end a night's training; file systems try again on their own as well, in between.
+PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0, 120.0)
+# Google's store takes one write per second of the same name.
+REMOTE_INTERVAL_SECONDS = 5.0
+_OUR_FILES = re.compile(r"[\w.-]+_(?:[0-9]+_(?:step|epoch)|frozen)\.safetensors|train_metadata\.json")
 
 
 class RunDirectory:
@@ -144,6 +157,110 @@ class RunDirectory:
             return path
         with reporting(f"checkpoint {path} cannot be read", kind=CheckpointError):
             return self._copies.copy_of(path) or path
+
+
+class CheckpointFolder:
+    """A run directory's folder of checkpoints, each whole or absent; ``least_interval``: seconds between its metadata.
+
+    Behind a URL a checkpoint is written on this machine, uploaded, and removed here.
+    """
+
+    def __init__(self, run: AnyPath) -> None:
+        self.path = run / CHECKPOINT_FOLDER
+        self.least_interval, self.remedy = 0.0, "free some space or choose another summary_dir"
+        # A failed upload is tried again after growing pauses; once all attempts have failed, later ones get only one.
+        self._pauses: tuple[float, ...] = ()
+        if isinstance(run, RemotePath):
+            self.least_interval, self._pauses = REMOTE_INTERVAL_SECONDS, PAUSES_SECONDS
+            self.remedy = f"see that {run} can be reached and written, and that the temporary folder (TMPDIR) has room"
+
+    def prepare(self) -> None:
+        if isinstance(self.path, RemotePath):
+            self.path.parent.check_writable("summary_dir")
+            self.path.make_folder()
+            return
+        check_lies_in_run(self.path)
+        remedy = "Choose a directory in which you may write."
+        with reporting(f"run directory {self.path.parent} cannot be made", remedy):
+            self.path.mkdir(parents=True, exist_ok=True)
+
+    def lock(self) -> WriteLock:
+        """Takes the right to write into the folder; a dead process's is free, behind a URL within a minute."""
+        run, file = self.path.parent, self.path / (MARKER_NAME if isinstance(self.path, RemotePath) else LOCK_NAME)
+        try:
+            return Marker(file) if isinstance(file, RemotePath) else ProcessLock(file)
+        except LockHeldError as error:
+            remedy = (
+                "An earlier training of this program has not ended: leave its collector's `with` block, or restart the "
+                "program or notebook"
+                if isinstance(file, Path) and holder(file) == os.getpid()
+                else "Wait for it or end it"
+            )
+            raise RunDirectoryError(
+                f"run directory {run} is being written by {error}. {remedy}, or choose another summary_dir: two "
+                "trainings in one directory would mix their checkpoints."
+            ) from error
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                what, remedy = "locked for writing", "Choose a directory in which you may write"
+                if isinstance(file, RemotePath):
+                    what, remedy = "marked as being written", "Check your right to read and to write there"
+                raise RunDirectoryError(
+                    f"run directory {run} cannot be {what} ({file}: {error.strerror}). {remedy}."
+                ) from error
+            warnings.warn(
+                f"the file system of {run} has no locks, so nothing keeps a second training from writing there; start "
+                "only one at a time.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return WriteLock()
+
+    def files(self) -> Sequence[AnyPath]:
+        """Returns the folder's files by name, without links."""
+        if isinstance(self.path, RemotePath):
+            return self.path.files()
+        return [path for path in sorted(self.path.iterdir()) if path.is_file() and not path.is_symlink()]
+
+    def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
+        """Writes a state into a file; returns its SHA-256."""
+        target = self.path / name
+        if isinstance(target, Path):
+            return write_checkpoint(target, state, information)
+        local = TemporaryFolder("landscape-upload-")
+        try:
+            file = local.path / name
+            digest = write_checkpoint(file, state, information)
+            self._persist(lambda: target.upload(file))
+        finally:
+            local.remove()
+        return digest
+
+    def write_metadata(self, text: str) -> None:
+        self._persist(lambda: write_to(self.path / METADATA_NAME, text.encode("utf-8")))
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Removes checkpoints by their names; links rather than what they point to, and nothing else."""
+        # A damaged or foreign file map may name anything.
+        wanted = {name for name in names if name.endswith((".safetensors", ".ckpt"))}
+        here = self.path.files() if isinstance(self.path, RemotePath) else [*self.path.iterdir()]
+        for file in here:
+            if file.name in wanted and (isinstance(file, RemotePath) or file.is_file() or file.is_symlink()):
+                file.unlink(missing_ok=True)
+
+    def remove_leftovers(self) -> None:
+        """Removes what killed writers left; object stores keep nothing of a stopped upload."""
+        if isinstance(self.path, RemotePath):
+            self.path.remove_unfinished()
+        else:
+            remove_stale_temporaries(self.path, _OUR_FILES)
+
+    def _persist(self, write: Callable[[], None]) -> None:
+        try:
+            retry(write, self._pauses)
+        except OSError:
+            self._pauses = ()
+            raise
 
 
 def find_run(path: str | os.PathLike[str] | RemotePath, label: str = "summary_dir") -> AnyPath:

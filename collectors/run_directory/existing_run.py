@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
 from collections.abc import Iterable
@@ -13,8 +14,7 @@ from ..files.local_files import begins_as_ours
 from ..networks.weight_space import WeightSpace, some_names
 from ..weights.aligned import FrozenParameters
 from ..weights.safetensors_file import CheckpointFile, StateReader
-from .directory import METADATA_NAME, RunDirectory, check_lies_in_folder
-from .folder import CheckpointFolder
+from .directory import METADATA_NAME, CheckpointFolder, RunDirectory, check_lies_in_folder
 from .metadata import NamedFile, RunMetadata
 
 EXISTING = ("error", "resume", "overwrite")
@@ -160,8 +160,13 @@ def _resume(
     new.files = files
     new.sha256 = {number: digest for number, digest in old.sha256.items() if number in files}
     new.factors = {number: named for number, named in old.factors.items() if number in files}
-    strays = [stray for stray in strays if stray.number is None or _fits(space, stray.file, frozen)]
+    fitting = []
     for stray in strays:
+        with contextlib.suppress(CheckpointError):
+            if stray.number is not None:
+                _check_fits(space, stray.file, frozen)
+            fitting.append(stray)
+    for stray in fitting:
         if stray.number is not None and stray.number <= start:
             new.files[stray.number] = stray.name
             new.sha256[stray.number] = stray.file.sha256()
@@ -177,7 +182,7 @@ def _resume(
             stacklevel=2,
         )
     folder.write_metadata(new.to_json())
-    folder.remove((old.file_names | {stray.name for stray in strays}) - new.file_names)
+    folder.remove((old.file_names | {stray.name for stray in fitting}) - new.file_names)
     return completed
 
 
@@ -196,14 +201,6 @@ def _is_of(stray: _Stray, run: RunMetadata) -> bool:
         return run.frozen is None
     is_wanted = stray.unit == run.settings.unit and stray.number in run.settings.numbers
     return is_wanted and stray.number not in run.files
-
-
-def _fits(space: WeightSpace, file: StateReader, frozen: StateReader | None) -> bool:
-    try:
-        _check_fits(space, file, frozen)
-    except CheckpointError:
-        return False
-    return True
 
 
 def _check_fits(space: WeightSpace, file: StateReader, frozen: StateReader | None) -> None:

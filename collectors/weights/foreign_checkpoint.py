@@ -17,14 +17,12 @@ from ..errors import CheckpointError, reporting
 from ..files.file_kinds import ENOUGH_BYTES, check_kind
 from ..files.places import AnyPath, on_this_machine
 from ..files.remote_path import RemotePath
-from . import tensorflow_file
+from . import tensorflow_file, torch_archive
 from .jax_file import MSGPACK, NPZ, ORBAX, find_orbax, read_msgpack, read_npz, read_orbax
 from .keras_file import is_keras_file, read_keras_file
 from .safetensors_file import RESERVED_PREFIX, CheckpointFile, MemoryState, StateReader
 from .sharded_folder import METADATA, ShardedFolder, find_sharded_folder, find_zero_folder, read_zero_folder
 from .tensor_pickle import DividedTensor
-from .torch_archive import byte_count, open_archive
-from .torch_file import addressed, extra_states, find_tensors, other_weights, readable, stored_tensors
 from .wrapped_names import check_not_adapters_alone, plain_names
 
 CHECKPOINT_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".tar", ".chkpt", MSGPACK)
@@ -60,11 +58,6 @@ class ForeignCheckpoint:
     said: tuple[str, ...] = ()  # what was removed from names or left out on request, one sentence each
     left_out: tuple[str, ...] = ()  # what else it holds, one sentence each
     framework: str = "torch"  # whose networks have such names, as far as the file shows it
-
-
-def read_state_dict(path: AnyPath | str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Returns the named tensors of a checkpoint, each storage once, under canonical names."""
-    return dict(read_checkpoint(path).tensors)
 
 
 def read_checkpoint(
@@ -113,7 +106,7 @@ def _plain_safetensors(path: Path) -> StateReader | None:
         if weights is None or find_zero_folder(path) is not None or find_sharded_folder(path) is not None:
             return None
         path = weights
-    if is_index(path) or path.suffix.lower() != ".safetensors":
+    if path.suffix.lower() != ".safetensors":
         return None
     refuse_lone_part(path)
     file = CheckpointFile(path)
@@ -140,7 +133,7 @@ def _read_file(path: Path, strip_prefix: str | None, network: object) -> Foreign
         path = index
     suffix = path.suffix.lower()
     if is_keras_file(path):
-        return replace(_named(path, read_keras_file(path, network), strip_prefix), framework="keras")
+        return _named(path, read_keras_file(path, network), strip_prefix, framework="keras")
     if suffix == ".safetensors":
         file = CheckpointFile(path)
         return _named(
@@ -150,25 +143,25 @@ def _read_file(path: Path, strip_prefix: str | None, network: object) -> Foreign
         raise CheckpointError(f"checkpoint {path} does not exist.")
     if suffix in (MSGPACK, NPZ):
         state, content = read_npz(path) if suffix == NPZ else read_msgpack(path)
-        return replace(_named(path, state, strip_prefix, content), framework="jax")
+        return _named(path, state, strip_prefix, content, framework="jax")
     if suffix == ".ckpt":
         from .mindspore_file import is_mindspore_file, load_ckpt, without_optimizer
 
         # Lightning's files have the same suffix.
         if is_mindspore_file(path):
-            return replace(_named(path, without_optimizer(load_ckpt(path)), strip_prefix), framework="mindspore")
+            return _named(path, without_optimizer(load_ckpt(path)), strip_prefix, framework="mindspore")
     return _read_torch_file(path, strip_prefix)
 
 
 def _read_torch_file(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
-    with readable(path, "no PyTorch file"), open_archive(path) as archive:
-        content, rest = addressed(path, archive.content, strip_prefix)
-        tensors = stored_tensors(path, content)
-        present = {**tensors, **dict.fromkeys(extra_states(content))}
+    with torch_archive.readable(path, "no PyTorch file"), torch_archive.open_archive(path) as archive:
+        content, rest = torch_archive.addressed(path, archive.content, strip_prefix)
+        tensors = torch_archive.stored_tensors(path, content)
+        present = {**tensors, **dict.fromkeys(torch_archive.extra_states(content))}
         found = _named(path, present, rest, archive.content, archive.read)
         if content is not archive.content:
             return replace(found, said=(f"the weights are those under {strip_prefix!r}, as asked for.", *found.said))
-        others = other_weights(content, tensors)
+        others = torch_archive.other_weights(content, tensors)
         left = [f"left out: other weights under {key!r}, which strip_prefix='{key}.' takes." for key in others]
         return replace(found, left_out=(*found.left_out, *left))
 
@@ -176,19 +169,19 @@ def _read_torch_file(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
 def _read_folder(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
     beside = trainer_state(path)
     if (parts := find_zero_folder(path)) is not None:
-        with readable(path, "not whole"):
+        with torch_archive.readable(path, "not whole"):
             return _named(path, read_zero_folder(parts), strip_prefix, beside)
     if (parts := find_sharded_folder(path)) is not None:
-        with readable(path, "not whole"):
+        with torch_archive.readable(path, "not whole"):
             folder = ShardedFolder(parts)
-            found = find_tensors(path, folder.content)
+            found = torch_archive.find_tensors(path, folder.content)
             tensors = {name: tensor for name, tensor in found.items() if isinstance(tensor, DividedTensor)}
-            if sum(map(byte_count, tensors.values())) > folder.size:
+            if sum(map(torch_archive.byte_count, tensors.values())) > folder.size:
                 raise ValueError(f"its tensors claim more than the {folder.size} bytes of its parts")
             return _named(path, tensors, strip_prefix, beside, folder.read)
     if (arrays := find_orbax(path)) is not None:
         state, content = read_orbax(arrays)
-        return replace(_named(path, state, strip_prefix, content), framework="jax")
+        return _named(path, state, strip_prefix, content, framework="jax")
     if (weights := find_pretrained(path)) is not None:
         return _read_any(weights, strip_prefix)
     raise CheckpointError(
@@ -200,7 +193,7 @@ def _read_folder(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
 
 
 def _read_parts(index: Path, strip_prefix: str | None) -> ForeignCheckpoint:
-    with readable(index, "no index of a checkpoint"):
+    with torch_archive.readable(index, "no index of a checkpoint"):
         by_file = read_index(index)
         state: dict[str, NDArray[Any]] = {}
         for name, wanted in by_file.items():
@@ -213,8 +206,8 @@ def _read_parts(index: Path, strip_prefix: str | None) -> ForeignCheckpoint:
                 part = CheckpointFile(file)
                 values = {key: part.read(key) for key in wanted if key in part.shapes}
             else:
-                with readable(file, "no PyTorch file"), open_archive(file) as archive:
-                    present = stored_tensors(file, archive.content)
+                with torch_archive.readable(file, "no PyTorch file"), torch_archive.open_archive(file) as archive:
+                    present = torch_archive.stored_tensors(file, archive.content)
                     values = archive.read({key: present[key] for key in wanted if key in present})
             if absent := [key for key in wanted if key not in values]:
                 raise CheckpointError(
@@ -230,6 +223,7 @@ def _named(
     strip_prefix: str | None,
     content: object = None,
     read: Callable[[dict[str, Any]], Mapping[str, NDArray[Any]]] = dict,
+    framework: str = "torch",
 ) -> ForeignCheckpoint:
     """Returns tensors under the plain network's names; ``read`` gets those of them that are not left out."""
     # What a ModelCheckpoint saves besides the weights (optimizer state and the like) is not part of the network.
@@ -241,7 +235,7 @@ def _named(
     check_not_adapters_alone(str(path), found.held)
     arrays = read({held: present[held] for held in found.held.values()})
     tensors = {name: arrays[held] for name, held in found.held.items()}
-    return ForeignCheckpoint(tensors, _counters(content), found.said, found.left_out)
+    return ForeignCheckpoint(tensors, _counters(content), found.said, found.left_out, framework)
 
 
 def _counters(content: object) -> dict[str, int]:

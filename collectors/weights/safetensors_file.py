@@ -199,8 +199,8 @@ def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mappi
     return digest.hexdigest()
 
 
-def file_sha256(path: str | os.PathLike[str] | RemotePath) -> str:
-    with path.open("rb") if isinstance(path, RemotePath) else Path(path).open("rb") as file:
+def file_sha256(path: AnyPath) -> str:
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

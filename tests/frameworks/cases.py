@@ -16,7 +16,7 @@ from collectors.callbacks.callback import EVAL_HOOKS, TRAIN_HOOKS, Callback
 from collectors.networks.readers import read_network
 from collectors.networks.weight_space import direction_dtype
 from collectors.run_directory import RunDirectory
-from collectors.weights.foreign_checkpoint import read_state_dict
+from collectors.weights.foreign_checkpoint import read_checkpoint
 from landscape import SummaryLandscape
 from landscape.figures import save_figure
 from workers.callback_fn import make_evaluator
@@ -125,7 +125,7 @@ def assert_imported(run, framework, states, callback_fn, losses):
     assert run.metadata.framework == framework
     assert sorted(run.metadata.files) == list(states)
     for number, state in states.items():
-        found = read_state_dict(run.checkpoint_path(number))
+        found = read_checkpoint(run.checkpoint_path(number)).tensors
         assert found.keys() == state.keys()
         for name, values in state.items():
             np.testing.assert_array_equal(found[name], values, strict=True)

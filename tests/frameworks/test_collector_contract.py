@@ -80,7 +80,7 @@ def test_a_crash_leaves_whole_metadata(case, tmp_path):
 
 
 def test_only_rank_0_writes(case, tmp_path, monkeypatch):
-    monkeypatch.setattr("collectors.run_directory.recorders.is_first_rank", lambda: False)
+    monkeypatch.setattr("collectors.run_directory.writer.is_first_rank", lambda: False)
     monkeypatch.setattr("collectors.recording.watched_training.is_first_rank", lambda: False)
     case.train(tmp_path / "run", STEPS)
     assert not (tmp_path / "run").exists() or not list((tmp_path / "run").rglob("*.safetensors"))

@@ -16,7 +16,7 @@ from collectors import import_checkpoints
 from collectors.errors import CheckpointError
 from collectors.jax import JaxNetwork
 from collectors.networks.readers import read_network
-from collectors.weights.foreign_checkpoint import read_state_dict
+from collectors.weights.foreign_checkpoint import read_checkpoint
 
 STEPS = (100, 200, 300, 400, 500)
 MODEL = LinenConvolutions()
@@ -137,5 +137,5 @@ def test_damaged_folders_of_orbax_are_named(tmp_path, monkeypatch):
         import_checkpoints(tmp_path / "run", folder, unit="step")
     monkeypatch.setattr("collectors.weights.jax_file._LARGEST_RATIO", 0)
     with pytest.raises(CheckpointError, match=r"old/300 .*its arrays claim \d+ elements, more than \d+ bytes can hold"):
-        read_state_dict(folder / "300")
+        read_checkpoint(folder / "300")
     assert not (tmp_path / "run").exists()

@@ -13,7 +13,7 @@ from keras_cases import data, keras, small_model, two_inputs
 from collectors import import_checkpoints
 from collectors.errors import CheckpointError
 from collectors.networks.readers import read_network
-from collectors.weights.foreign_checkpoint import read_state_dict
+from collectors.weights.foreign_checkpoint import read_checkpoint
 
 # Keras' own saving, on PyTorch.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
@@ -154,5 +154,5 @@ def test_nothing_but_weights_is_read_from_an_archive(trained, tmp_path):
             target.writestr("model.weights.h5", source.read("model.weights.h5"))
             target.writestr("config.json", '{"module": "os", "class_name": "system", "config": "exit 3"}')
     run = import_checkpoints(tmp_path / "run", tmp_path, network=small_model(dropout=False))
-    found = read_state_dict(run.checkpoint_path(2))
+    found = read_checkpoint(run.checkpoint_path(2)).tensors
     np.testing.assert_array_equal(found["dense/kernel"], trained[1][1][0]["dense/kernel"])

@@ -23,7 +23,7 @@ from collectors.networks.weight_space import describe_arrays
 from collectors.run_directory import RunDirectory
 from collectors.run_directory.metadata import NamedFile, RunMetadata
 from collectors.run_directory.settings import LandscapeSettings
-from collectors.weights.foreign_checkpoint import read_state_dict
+from collectors.weights.foreign_checkpoint import read_checkpoint
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Comparison, Curvature, Landscape, Plane, pca_plane
 from landscape.comparison.data import MEASURES, ComparisonData
@@ -163,7 +163,7 @@ class Checkpoint(Play):
         file = CheckpointFile(self.path)
         for name, shape in file.shapes.items():
             assert file.read(name).shape == shape
-        assert read_state_dict(self.path)
+        assert read_checkpoint(self.path).tensors
 
     def parts(self):
         """Returns the header, and the data behind it."""
@@ -455,7 +455,7 @@ class TorchFile(Play):
         return path
 
     def read(self):
-        for array in read_state_dict(self.path).values():
+        for array in read_checkpoint(self.path).tensors.values():
             assert array.nbytes <= len(self.path.read_bytes())
 
     def change(self, draw):

@@ -9,7 +9,7 @@ from places import ROOT
 
 from collectors.callbacks.callback import Callback
 from collectors.networks.readers import read_network
-from collectors.weights.foreign_checkpoint import read_state_dict
+from collectors.weights.foreign_checkpoint import read_checkpoint
 
 EXAMPLES = ROOT / "docs" / "examples"
 
@@ -32,7 +32,7 @@ class Weights(Callback):
 
 
 def assert_holds(path, state):
-    found = read_state_dict(path)
+    found = read_checkpoint(path).tensors
     assert found.keys() == state.keys()
     assert all((found[name] == state[name]).all() for name in state)
 

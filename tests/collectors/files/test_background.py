@@ -150,29 +150,18 @@ def test_slow_saves_leave_most_of_the_time_to_others():
     assert saved == [0.0, 5 * taken, 10 * taken, 15 * taken]
 
 
-def test_a_thread_without_work_sleeps_until_it_is_woken(wait_until_blocked):
+def test_a_thread_saves_what_jobs_left_and_sleeps_until_it_is_woken(wait_until_blocked):
     before, done = set(threading.enumerate()), []
-    jobs = WritingThread("jobs", 3, save=lambda: done.append("save"))
+    jobs = WritingThread("jobs", 3, save=lambda: done.append("save"), last=lambda: done.append("last"))
     jobs.submit(lambda: done.append("job"))
     (thread,) = set(threading.enumerate()) - before
     wait_until(lambda: done == ["job", "save"])
     wait_until_blocked(thread)
     assert thread.is_alive()
-    jobs.close()
-    assert done == ["job", "save"]
-
-
-def test_the_state_that_jobs_left_is_saved_after_them():
-    written, saved = [], []
-    jobs = WritingThread(
-        "jobs", 3, save=lambda: saved.append(len(written)), interval=0.0, last=lambda: saved.append("last")
-    )
-    jobs.submit(lambda: written.append(1))
-    wait_until(lambda: saved == [1])
     jobs.touch()
-    wait_until(lambda: saved == [1, 1])
+    wait_until(lambda: done == ["job", "save", "save"])
     jobs.close()
-    assert saved == [1, 1, "last"]
+    assert done == ["job", "save", "save", "last"]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -18,7 +18,7 @@ from collectors import import_checkpoints
 from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.files.file_kinds import check_kind, other_kind
 from collectors.run_directory import RunDirectory
-from collectors.weights.foreign_checkpoint import read_state_dict
+from collectors.weights.foreign_checkpoint import read_checkpoint
 from collectors.weights.safetensors_file import CheckpointFile
 from landscape import Landscape
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError
@@ -76,7 +76,7 @@ CASES = [
 def test_no_checkpoint(tmp_path, name, content, words):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CheckpointError, match=rf"checkpoint \S*{name} is {words}"):
-        read_state_dict(tmp_path / name)
+        read_checkpoint(tmp_path / name)
 
 
 # Nobody who wants a landscape renames weights.
@@ -101,7 +101,7 @@ def test_no_landscape(tmp_path, case):
 def test_a_landscape_is_no_checkpoint(tmp_path, length, words):
     (tmp_path / "a.h5").write_bytes((DATA / "versions" / "landscape_2.h5").read_bytes()[:length])
     with pytest.raises(CheckpointError, match=rf"checkpoint \S*a.h5 {words}"):
-        read_state_dict(tmp_path / "a.h5")
+        read_checkpoint(tmp_path / "a.h5")
 
 
 def test_an_empty_landscape(tmp_path):
@@ -114,10 +114,10 @@ def test_parts_that_git_lfs_has_not_fetched(tmp_path):
     (tmp_path / "pytorch_model-00001-of-00002.bin").write_bytes(LFS)
     (tmp_path / "pytorch_model.bin.index.json").write_text('{"weight_map": {"w": "pytorch_model-00001-of-00002.bin"}}')
     with pytest.raises(CheckpointError, match=r"pytorch_model-00001-of-00002.bin is a pointer of Git LFS"):
-        read_state_dict(tmp_path)
+        read_checkpoint(tmp_path)
     (tmp_path / "pytorch_model.bin.index.json").write_bytes(LFS)
     with pytest.raises(CheckpointError, match=r"pytorch_model.bin.index.json is a pointer of Git LFS"):
-        read_state_dict(tmp_path)
+        read_checkpoint(tmp_path)
 
 
 def test_a_run_that_git_lfs_has_not_fetched(tmp_path):
@@ -141,14 +141,12 @@ def test_a_header_of_safetensors_as_long_as_the_mark_of_gzip(tmp_path):
     np.testing.assert_array_equal(CheckpointFile(tmp_path / "a.safetensors").read("w"), ARRAYS["w"])
 
 
-def test_a_checkpoint_of_mindspore_whose_lengths_are_brackets():
+def test_what_looks_like_another_kind():
     begins = b'\n{\n"' + b"layer.weight".ljust(34, b"x") + b"\x12\x55"
     assert other_kind(begins, "MindSpore") is None
     assert other_kind(begins, "PyTorch") == "a checkpoint of MindSpore"
     with pytest.raises(CheckpointError, match=r"a is a checkpoint of MindSpore; rename it so that it ends with .ckpt"):
         check_kind("a", begins, "PyTorch")
-
-
-def test_a_text_whose_last_letter_is_cut_off():
+    # A text whose last letter is cut off.
     assert other_kind("Größe".encode() * 20 + "ö".encode()[:1]) is not None
     assert other_kind(b"\x00\x01\x02" * 20) is None

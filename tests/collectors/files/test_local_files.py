@@ -2,9 +2,11 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from places import ROOT
 
@@ -25,6 +27,10 @@ def test_a_file_is_replaced_and_nothing_is_beside_it(tmp_path):
     with writing(tmp_path / "other") as file:
         assert [file.write(b"one"), file.write(memoryview(b"two")), file.write(b"")] == [3, 3, 0]
         assert not (tmp_path / "other").exists()
+    discarded = WholeFile(path)
+    assert discarded.write(np.arange(3.0).data) == 24
+    discarded.discard()
+    discarded.discard()
     assert {item.name: item.read_bytes() for item in tmp_path.iterdir()} == {"file": b"new", "other": b"onetwo"}
 
 
@@ -78,16 +84,6 @@ def test_the_error_names_the_file_the_reason_and_the_remedy(tmp_path):
     assert [item.name for item in tmp_path.iterdir()] == ["folder"]
 
 
-def test_discarding_twice_and_an_array_of_numbers(tmp_path):
-    import numpy as np
-
-    file = WholeFile(tmp_path / "file")
-    assert file.write(np.arange(3.0).data) == 24
-    file.discard()
-    file.discard()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_a_library_or_a_program_writes_to_a_path():
     assert bytes_written(lambda path: path.write_bytes(b"one")) == b"one"
     script = "import sys; open(sys.argv[1], 'wb').write(b'two')"
@@ -99,10 +95,12 @@ def test_no_other_file_of_the_packages_writes():
     found = []
     for package in ("collectors", "workers", "landscape"):
         for source in sorted((ROOT / package).rglob("*.py")):
-            name = str(source.relative_to(ROOT))
-            calls = [node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Call)]
-            if name not in ALLOWED and any(map(writes, calls)):
-                found.append(name)
+            name, text = str(source.relative_to(ROOT)), source.read_text()
+            if name not in ALLOWED and re.search(
+                r"\b(write_bytes|write_text|to_netcdf|tofile|open|File|ZipFile)\(", text
+            ):
+                calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+                found += [name] * any(map(writes, calls))
     assert found == []
 
 

@@ -1,7 +1,6 @@
 """CheckpointConfig, argument by argument: PARITY's tables, with the flaws listed there mended."""
 
 import inspect
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -148,16 +147,6 @@ def test_both_ways_at_once(names):
 def test_wrong_arguments(given, error, match):
     with pytest.raises(error, match=match):
         CheckpointConfig(**given)
-
-
-def test_the_missing_package_is_named(monkeypatch):
-    for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
-        monkeypatch.delitem(sys.modules, name)
-    # This is what makes an import of a package fail as if it were not installed.
-    monkeypatch.setitem(sys.modules, "cryptography", None)
-    CheckpointConfig()
-    with pytest.raises(ImportError, match=r"pip install 'summary-landscape\[crypto\]'"):
-        CheckpointConfig(enc_key=bytes(16))
 
 
 @pytest.mark.parametrize("given", [{"integrated_save": False}, {"remove_redundancy": True}])

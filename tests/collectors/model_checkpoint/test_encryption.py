@@ -20,6 +20,7 @@ from collectors.errors import CheckpointError
 from collectors.model_checkpoint import encryption as checkpoint_encryption
 from collectors.model_checkpoint.archive import Archive, write_archive
 from collectors.model_checkpoint.checkpoint_file import load_checkpoint
+from collectors.model_checkpoint.config import CheckpointConfig
 from collectors.model_checkpoint.encryption import ENCRYPTION_MODES, decrypt, encrypt
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 
@@ -122,18 +123,13 @@ def test_a_file_gives_back_what_was_written_and_shows_nothing_if_encrypted(writt
         assert array.flags.writeable
 
 
-def test_truncated_files(written):
+def test_truncated_files_and_flipped_bytes(written):
     path, *key = written
     content = path.read_bytes()
     for length in range(1, len(content), 7):
         path.write_bytes(content[:length])
         with pytest.raises(CheckpointError, match="is not a whole safetensors file"):
             load_checkpoint(path, *key)
-
-
-def test_flipped_bytes(written):
-    path, *key = written
-    content = path.read_bytes()
     for place in range(0, len(content), 3):
         changed = bytearray(content)
         changed[place] ^= 0x20
@@ -172,12 +168,15 @@ def test_the_missing_package_is_named(written, monkeypatch):
     path, *key = written
     for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
         monkeypatch.delitem(sys.modules, name)
+    # This is what makes an import of a package fail as if it were not installed.
     monkeypatch.setitem(sys.modules, "cryptography", None)
     if key[0] is None:
         load_checkpoint(path, *key)
+        CheckpointConfig()
         return
-    with pytest.raises(ImportError, match=r"pip install 'summary-landscape\[crypto\]'"):
-        load_checkpoint(path, *key)
+    for use in (lambda: load_checkpoint(path, *key), lambda: CheckpointConfig(enc_key=key[0])):
+        with pytest.raises(ImportError, match=r"pip install 'summary-landscape\[crypto\]'"):
+            use()
 
 
 @pytest.mark.parametrize(

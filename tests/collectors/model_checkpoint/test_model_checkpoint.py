@@ -12,6 +12,7 @@ import pytest
 import torch
 from monitored_runs import At, WithoutLength
 from own_processes import ended_process
+from runs import batches
 from torch import nn
 from waiting import PATIENCE
 
@@ -30,11 +31,6 @@ from collectors.model_checkpoint.random_state import capture_random_state, datas
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "checkpoints"
-
-
-def batches(count=4):
-    generator = torch.Generator().manual_seed(0)
-    return [(torch.randn(2, 3, generator=generator), torch.tensor([0, 1])) for _ in range(count)]
 
 
 def build(network=None):
@@ -77,15 +73,12 @@ def test_wrong_arguments(arguments, error, match):
         ModelCheckpoint(**arguments)
 
 
-def test_the_directory_is_no_file(tmp_path):
+def test_the_directory_is_no_file_and_can_be_written(tmp_path):
     file = tmp_path / "file"
     file.write_text("text")
     for directory in (file, file / "below" / "it"):
         with pytest.raises(NotADirectoryError, match=r"directory must be a directory, but .*file is a file"):
             ModelCheckpoint(directory=directory)
-
-
-def test_the_directory_can_be_written(tmp_path):
     locked = tmp_path / "locked"
     locked.mkdir()
     if os.geteuid() == 0:
@@ -216,17 +209,13 @@ def test_cb_params_name_the_latest_file(folder):
     assert seen == [(None, None), (None, None), (2, str(folder / "CKP-1_2.safetensors")), *seen[2:3]]
 
 
-def test_evaluations_do_nothing(folder):
+def test_evaluations_and_other_ranks_write_nothing(folder, monkeypatch):
     checkpoint = ModelCheckpoint("CKP", folder)
     build().eval(batches(), checkpoint)
-    assert not folder.exists()
     assert checkpoint.latest_ckpt_file_name == ""
-
-
-@pytest.mark.parametrize("rank", ["1", "2"])
-def test_other_ranks_write_nothing(rank, folder, monkeypatch):
-    monkeypatch.setenv("RANK", rank)
-    train(folder, 1)
+    for rank in ("1", "2"):
+        monkeypatch.setenv("RANK", rank)
+        train(folder, 1)
     assert not folder.exists()
 
 
@@ -325,12 +314,9 @@ def test_a_saved_network_of_its_own(folder):
     assert torch.equal(resumed.network.weight, model.network.weight)
     train(folder, 1, model=build(), prefix="bare", saved_network=average, training_state=False)
     assert load_checkpoint(latest_checkpoint(folder, "bare")).training_state is None
-
-
-def test_the_trained_network_is_not_saved_twice(folder):
-    model = build()
-    train(folder, 1, model=model, saved_network=nn.DataParallel(model.network))
-    assert load_checkpoint(latest_checkpoint(folder)).training_state.network is None
+    # The trained network is not saved twice.
+    train(folder, 1, model=model, prefix="same", saved_network=nn.DataParallel(model.network))
+    assert load_checkpoint(latest_checkpoint(folder, "same")).training_state.network is None
 
 
 def test_networks_that_do_not_fit(folder):
@@ -560,11 +546,8 @@ def test_random_states():
     expected = [first.draw() for _ in range(3)]
     restore_random_state(decode(state, arrays), second)
     assert [second.draw() for _ in range(3)] == expected
-
-
-def test_random_states_that_do_not_fit():
-    state = capture_random_state(WithGenerators(1))
+    state = capture_random_state(first)
     with pytest.raises(CheckpointError, match=r"train_dataset has no generators \['generator', 'numpy'"):
         restore_random_state(state, [])
     with pytest.raises(CheckpointError, match="random state does not fit this process"):
-        restore_random_state({**state, "torch": torch.ones(3)}, WithGenerators(1))
+        restore_random_state({**state, "torch": torch.ones(3)}, first)

@@ -321,6 +321,20 @@ def test_async_and_encrypted_files_resume_as_well(tmp_path):
     assert run("shuffled", tmp_path, load_checkpoint(file, key, "AES-CBC")) == reference("shuffled", tmp_path / "r")
 
 
+def whole_and_resumed(build, data, epochs, step, folder):
+    """Returns a model that was trained undisturbed, and one that goes on where a third was disturbed."""
+    whole = build()
+    whole.train(epochs, data)
+    with pytest.raises(Disturbed):
+        build().train(epochs, data, [ModelCheckpoint("run", folder), At("on_train_step_begin", step, disturb)])
+    resumed = build()
+    torch.manual_seed(99)
+    resumed.train(epochs, data, resume_from=latest_checkpoint(folder, "run"))
+    for one, other in zip(resumed.network.parameters(), whole.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+    return whole, resumed
+
+
 def test_states_that_pytorch_would_round_or_reorder(tmp_path):
     """A float32 master copy of bfloat16 weights, and the memory order of channels-last weights."""
 
@@ -345,14 +359,9 @@ def test_states_that_pytorch_would_round_or_reorder(tmp_path):
 
     generator = torch.Generator().manual_seed(1)
     data = [(torch.randn(3, 2, 4, 4, generator=generator).bfloat16(), torch.tensor([0, 1, 0])) for _ in range(4)]
-    whole, first, second = build(), build(), build()
-    whole.train(2, data)
-    with pytest.raises(Disturbed):
-        first.train(2, data, [ModelCheckpoint("run", tmp_path), At("on_train_step_begin", 6, disturb)])
-    second.train(2, data, resume_from=latest_checkpoint(tmp_path, "run"))
-    for one, other in zip(second.network.parameters(), whole.network.parameters(), strict=True):
-        assert torch.equal(one, other)
-        mine, theirs = second.optimizer.state[one]["master"], whole.optimizer.state[other]["master"]
+    whole, resumed = whole_and_resumed(build, data, 2, 6, tmp_path)
+    for one, other in zip(resumed.network.parameters(), whole.network.parameters(), strict=True):
+        mine, theirs = resumed.optimizer.state[one]["master"], whole.optimizer.state[other]["master"]
         assert mine.dtype == torch.float32
         assert torch.equal(mine, theirs)
         assert mine.stride() == theirs.stride()
@@ -363,21 +372,11 @@ def test_resuming_on_cuda(tmp_path):
     def build():
         torch.manual_seed(0)
         network = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)).cuda()
-        optimizer = torch.optim.AdamW(network.parameters())
-        generator = torch.Generator().manual_seed(1)
-        data = [(torch.randn(6, 4, generator=generator), torch.tensor([0, 1, 2] * 2)) for _ in range(4)]
-        return Model(network, nn.CrossEntropyLoss(), optimizer, amp_level="O2"), data
+        return Model(network, nn.CrossEntropyLoss(), torch.optim.AdamW(network.parameters()), amp_level="O2")
 
-    whole, data = build()
-    whole.train(3, data)
-    first, data = build()
-    with pytest.raises(Disturbed):
-        first.train(3, data, [ModelCheckpoint("run", tmp_path), At("on_train_step_begin", 7, disturb)])
-    second, data = build()
-    torch.cuda.manual_seed_all(99)
-    second.train(3, data, resume_from=latest_checkpoint(tmp_path, "run"))
-    for one, other in zip(second.network.parameters(), whole.network.parameters(), strict=True):
-        assert torch.equal(one, other)
+    generator = torch.Generator().manual_seed(1)
+    data = [(torch.randn(6, 4, generator=generator), torch.tensor([0, 1, 2] * 2)) for _ in range(4)]
+    whole_and_resumed(build, data, 3, 7, tmp_path)
 
 
 @pytest.fixture
@@ -399,11 +398,19 @@ def test_wrong_arguments(arguments, error, match, checkpoint):
         model.train(EPOCHS, data, **{"resume_from": checkpoint, **arguments})
 
 
-def test_a_finished_run_has_nothing_to_go_on_with(tmp_path):
-    run("shuffled", tmp_path, steps=100, epochs=2)
+@pytest.mark.parametrize(
+    ("options", "epochs", "error", "match"),
+    [
+        ({"steps": 100}, 2, ValueError, "epoch must be more than the 2 epochs that resume_from has done, but got 2"),
+        ({"training_state": False}, EPOCHS, CheckpointError, "holds weights alone and no training state"),
+    ],
+    ids=["a finished run", "weights alone"],
+)
+def test_what_cannot_be_resumed(options, epochs, error, match, tmp_path):
+    run("shuffled", tmp_path, epochs=2, **options)
     model, data, _ = training("shuffled")
-    with pytest.raises(ValueError, match="epoch must be more than the 2 epochs that resume_from has done, but got 2"):
-        model.train(2, data, resume_from=latest_checkpoint(tmp_path, "run"))
+    with pytest.raises(error, match=match):
+        model.train(epochs, data, resume_from=latest_checkpoint(tmp_path, "run"))
 
 
 def test_other_data(checkpoint):
@@ -439,14 +446,7 @@ def test_another_model(checkpoint, tmp_path):
             model.train(EPOCHS, data, resume_from=checkpoint)
 
 
-def test_weights_alone_cannot_be_resumed(tmp_path):
-    run("shuffled", tmp_path, training_state=False, epochs=1)
-    model, data, _ = training("shuffled")
-    with pytest.raises(CheckpointError, match="holds weights alone and no training state"):
-        model.train(EPOCHS, data, resume_from=latest_checkpoint(tmp_path, "run"))
-
-
-def test_callbacks_that_are_missing(checkpoint, tmp_path):
+def test_callbacks_that_are_missing_and_persistent_workers(checkpoint, tmp_path):
     model, data, scheduler = training("own generator")
     text = r"states of the callbacks \['ModelCheckpoint', 'Schedule'\], but callbacks has"
     with pytest.warns(UserWarning, match=text):
@@ -454,11 +454,7 @@ def test_callbacks_that_are_missing(checkpoint, tmp_path):
     unnamed = ModelCheckpoint("run", tmp_path)
     with pytest.raises(ValueError, match=r"stateful must have the names \['scheduler'\], .* but has \[\]"):
         model.train(EPOCHS, data, [unnamed, Schedule(scheduler, 2)], resume_from=checkpoint)
-
-
-def test_persistent_workers_are_warned_of(checkpoint, tmp_path):
-    model, data, scheduler = training("own generator")
-    # Without workers PyTorch refuses it; what counts here is that we see it.
+    # Persistent workers are warned of. Without workers PyTorch refuses it; what counts here is that we see it.
     vars(data)["persistent_workers"] = True
     callbacks = [ModelCheckpoint("run", tmp_path, stateful={"scheduler": scheduler}), Schedule(scheduler, 2)]
     with pytest.warns(UserWarning, match="train_dataset has persistent_workers=True"):

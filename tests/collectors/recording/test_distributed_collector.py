@@ -69,9 +69,7 @@ def test_checkpoints_are_those_of_the_network_inside_the_wrapper(trained):
     for number in range(5):
         expected = {name.removeprefix("module."): tensor for name, tensor in steps[number].items()}
         assert_holds(run.checkpoint(number, describe_network(SmallNetwork())), expected)
-
-
-def test_the_ranks_trained_together(trained):
+    # The ranks trained together.
     steps = [torch.load(trained / f"loop_{rank}.pt", weights_only=True)[4] for rank in range(2)]
     for name, _ in SmallNetwork().named_parameters():
         assert torch.equal(steps[0][f"module.{name}"], steps[1][f"module.{name}"])

@@ -139,12 +139,10 @@ def test_records_do_without_parameters(others):
     assert names(others / "records_0" / "ckpt_dir")[:3] == [
         f"CountingNetwork_{number}_step.safetensors" for number in range(3)
     ]
-    assert accumulated(others / "records_0").Tags()["scalars"] == ["loss/auto", "learning_rate/auto"]
-
-
-def test_pieces_of_parameters_are_not_recorded_as_parameters(others):
+    for name in ("records_0", "alone_0"):
+        assert accumulated(others / name).Tags()["scalars"] == ["loss/auto", "learning_rate/auto"]
+    # Pieces of parameters are not recorded as parameters.
     tags = accumulated(others / "alone_0").Tags()
-    assert tags["scalars"] == ["loss/auto", "learning_rate/auto"]
     assert not tags["histograms"]
     assert not tags["graph"]
 

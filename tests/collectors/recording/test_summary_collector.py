@@ -2,7 +2,6 @@ import inspect
 import json
 import warnings
 
-import numpy as np
 import pytest
 import torch
 from monitored_runs import WithoutLength, raise_after, stop_after
@@ -272,13 +271,6 @@ def test_a_trainer_that_does_not_say_its_end_has_failed(tmp_path, says_its_end):
     assert RunDirectory(tmp_path).metadata.trained_to == (2 if says_its_end else None)
 
 
-def test_snapshots_do_not_say_whether_training_went_on(tmp_path):
-    with collecting(tmp_path, range(3)) as collector:
-        for number in range(3):
-            collector.snapshot(number, {"weight": np.full(3, float(number))})
-    assert RunDirectory(tmp_path).metadata.trained_to is None
-
-
 def test_a_network_that_changes_while_it_trains_is_a_warning(tmp_path):
     network = nn.Sequential(nn.Linear(4, 3))
     with collecting(tmp_path, range(5), unit="epoch").watch(network) as run:
@@ -292,14 +284,11 @@ def test_a_network_that_changes_while_it_trains_is_a_warning(tmp_path):
         run.end_epoch()
 
 
-def test_two_collectors_in_one_training_are_refused(tmp_path):
+def test_a_training_has_one_collector_and_that_one_training_at_a_time_and_another_afterwards(tmp_path):
     two = [collecting(tmp_path / name, range(9)) for name in "ab"]
     with pytest.raises(ValueError, match="callbacks must hold at most one SummaryCollector"):
         model().train(1, batches(), two)
     assert names(tmp_path) == []
-
-
-def test_a_collector_watches_one_training_at_a_time_and_another_afterwards(tmp_path):
     collector = collecting(tmp_path, range(3), existing="overwrite")
     with collector.watch(SmallNetwork()) as run:
         with pytest.raises(RuntimeError, match="already watches a training"):
@@ -400,9 +389,6 @@ def test_the_documents_order_and_defaults(tmp_path):
     SummaryCollector(tmp_path, export_options={"tensor_format": None}, collect_tensor_freq=1, max_file_size=10**9)
     assert SummaryCollector(tmp_path / "a").summary_dir == str(tmp_path / "a")
     assert names(tmp_path) == []
-
-
-def test_collectors_of_trainers_have_the_same_signature():
     assert inspect.signature(TrainerCollector) == inspect.signature(SummaryCollector)
     assert inspect.signature(SummaryCollector).parameters["collect_freq"].default == 10
 

@@ -45,23 +45,24 @@ def name_first(directory, text):
     change(directory, model_params_file_map={**RunDirectory(directory).metadata.files, 1: text}, sha256=...)
 
 
+def check_refused(directory, match, number=None):
+    """A directory cannot be read or, given a number, its checkpoint cannot."""
+    with pytest.raises(RunDirectoryError if number is None else CheckpointError, match=match):
+        RunDirectory(directory) if number is None else RunDirectory(directory).checkpoint(number)
+
+
 def file_of(directory, number):
     return directory / "ckpt_dir" / f"SmallNetwork_{number}_step.safetensors"
 
 
-def test_a_moved_directory_is_read(original, directory):
+def test_a_moved_directory_is_read_and_not_changed(original, directory):
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (directory / "ckpt_dir").iterdir()}
     run = RunDirectory(str(directory))
     assert run.settings == original[0].settings
     space = describe_network(SmallNetwork())
     for number in range(5):
         assert_holds(run.checkpoint(number, space), original[1][number])
         assert run.checkpoint_path(number) == file_of(directory, number)
-
-
-def test_reading_changes_nothing(directory):
-    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (directory / "ckpt_dir").iterdir()}
-    run = RunDirectory(directory)
-    run.checkpoint(3).read("0.weight")
     run.missing((0, 1, 99))
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before} == before
     assert names(directory) == ["ckpt_dir"]
@@ -70,20 +71,15 @@ def test_reading_changes_nothing(directory):
 def test_missing_and_foreign_directories(tmp_path):
     with pytest.raises(TypeError, match="summary_dir must be a path"):
         RunDirectory(3)
-    with pytest.raises(RunDirectoryError, match=r"nowhere does not exist; give the directory that a SummaryCollector"):
-        RunDirectory(tmp_path / "nowhere")
+    check_refused(tmp_path / "nowhere", r"nowhere does not exist; give the directory that a SummaryCollector")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(RunDirectoryError, match="file is not a directory"):
-        RunDirectory(tmp_path / "file")
-    with pytest.raises(RunDirectoryError, match=r"holds no collected run: .*train_metadata.json does not exist. Train"):
-        RunDirectory(tmp_path)
+    check_refused(tmp_path / "file", "file is not a directory")
+    check_refused(tmp_path, r"holds no collected run: .*train_metadata.json does not exist. Train")
     (tmp_path / "ckpt_dir").write_text("a file")
-    with pytest.raises(RunDirectoryError, match=r"train_metadata.json cannot be read: Not a directory"):
-        RunDirectory(tmp_path)
+    check_refused(tmp_path, r"train_metadata.json cannot be read: Not a directory")
     (tmp_path / "ckpt_dir").unlink()
     (tmp_path / "ckpt_dir" / "train_metadata.json").mkdir(parents=True)
-    with pytest.raises(RunDirectoryError, match=r"train_metadata.json is not a regular file"):
-        RunDirectory(tmp_path)
+    check_refused(tmp_path, r"train_metadata.json is not a regular file")
 
 
 def test_metadata_truncated_anywhere(directory):
@@ -92,11 +88,9 @@ def test_metadata_truncated_anywhere(directory):
     for length in range(0, end, 7):
         metadata_path(directory).write_bytes(whole[:length])
         text = r"is not valid JSON \(.*\); it is truncated or damaged. Restore it"
-        with pytest.raises(RunDirectoryError, match=text):
-            RunDirectory(directory)
+        check_refused(directory, text)
     metadata_path(directory).write_text("[]")
-    with pytest.raises(RunDirectoryError, match="is not usable: the metadata must be a dict"):
-        RunDirectory(directory)
+    check_refused(directory, "is not usable: the metadata must be a dict")
     metadata_path(directory).write_bytes(whole[:end])
     assert RunDirectory(directory).metadata.files
 
@@ -127,12 +121,15 @@ def test_metadata_truncated_anywhere(directory):
         ({"model_params_file_map": {"9" * 30: "a"}}, "a key of model_params_file_map must be"),
         ({"model_params_file_map": {"1": 3}}, r"model_params_file_map\['1'\] must be a str, but got int"),
         ({"sha256": {"1": None}}, r"sha256\['1'\] must be a str, but got NoneType"),
+        ({"frozen": []}, "frozen must be a dict"),
+        ({"frozen": {"file": "a"}}, r"frozen.*sha256"),
+        ({"frozen": {"file": "a", "sha256": 3}}, r"frozen\['sha256'\] must be a str, but got int: 3"),
+        ({"frozen": {"file": "a/..", "sha256": ""}}, r"frozen\['file'\] must name a file, but got 'a/\.\.'"),
     ],
 )  # fmt: skip
 def test_metadata_with_wrong_content(directory, changes, match):
     change(directory, **changes)
-    with pytest.raises(RunDirectoryError, match=f"train_metadata.json is not usable: {match}"):
-        RunDirectory(directory)
+    check_refused(directory, f"train_metadata.json is not usable: {match}")
 
 
 def test_intervals_are_in_the_order_of_their_numbers(directory):
@@ -171,8 +168,7 @@ def test_what_the_reference_itself_wrote(directory, absolute):
 
 
 def test_a_number_that_the_run_does_not_have_and_a_checkpoint_that_is_gone(directory):
-    with pytest.raises(CheckpointError, match=r"has no checkpoint of step 77; it has \[0, 1, 2, 3, 4\]. Choose one"):
-        RunDirectory(directory).checkpoint(77)
+    check_refused(directory, r"has no checkpoint of step 77; it has \[0, 1, 2, 3, 4\]. Choose one", 77)
     file_of(directory, 2).unlink()
     run = RunDirectory(directory)
     assert run.missing((0, 1, 2, 3)) == [2]
@@ -249,8 +245,7 @@ def test_a_moved_checkpoint_without_a_hash_is_found_by_its_name(original, direct
 )  # fmt: skip
 def test_what_is_no_name_of_a_file(directory, text):
     name_first(directory, text)
-    with pytest.raises(RunDirectoryError, match=r"model_params_file_map\['1'\] must name a file, but got"):
-        RunDirectory(directory)
+    check_refused(directory, r"model_params_file_map\['1'\] must name a file, but got")
 
 
 @pytest.mark.parametrize("text", ["train_metadata.json", "x" * 255, "*", "-rf", " ", "\n", "%00", "con"])
@@ -267,8 +262,7 @@ def test_links_that_leave_the_directory_are_refused(directory, secret, target):
     link.unlink()
     link.symlink_to(target.format(outside=directory.parent))
     name_first(directory, link.name)
-    with pytest.raises(CheckpointError, match=r"SmallNetwork_1_step.safetensors links out of the run directory; copy"):
-        RunDirectory(directory).checkpoint(1)
+    check_refused(directory, r"SmallNetwork_1_step.safetensors links out of the run directory; copy", 1)
 
 
 def test_chains_and_loops_of_links(directory, secret):
@@ -279,20 +273,15 @@ def test_chains_and_loops_of_links(directory, secret):
     assert RunDirectory(directory).checkpoint(1).sha256() == RunDirectory(directory).checkpoint(2).sha256()
     second.unlink()
     second.symlink_to("../../secret.safetensors")
-    with pytest.raises(CheckpointError, match="links out of the run directory"):
-        RunDirectory(directory).checkpoint(1)
+    check_refused(directory, "links out of the run directory", 1)
     second.unlink()
     second.symlink_to(first)
-    with pytest.raises(CheckpointError, match="is missing"):
-        RunDirectory(directory).checkpoint(1)
-
-
-@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
-def test_a_checkpoint_that_is_no_regular_file(directory, make):
-    file_of(directory, 1).unlink()
-    make(file_of(directory, 1))
-    with pytest.raises(CheckpointError, match="is missing"):
-        RunDirectory(directory).checkpoint(1)
+    check_refused(directory, "is missing", 1)
+    # Nor is a checkpoint what is no regular file.
+    for number, make in ((3, os.mkdir), (4, os.mkfifo)):
+        file_of(directory, number).unlink()
+        make(file_of(directory, number))
+        check_refused(directory, "is missing", number)
 
 
 def test_metadata_that_is_no_regular_file_of_the_directory(directory, tmp_path):
@@ -305,16 +294,11 @@ def test_metadata_that_is_no_regular_file_of_the_directory(directory, tmp_path):
         (lambda path: path.symlink_to(path), r"cannot be read|does not exist"),
     ):
         make(path)
-        with pytest.raises(RunDirectoryError, match=match):
-            RunDirectory(directory)
+        check_refused(directory, match)
         path.unlink()
-
-
-def test_metadata_larger_than_any_of_ours(directory):
-    with metadata_path(directory).open("r+b") as file:
+    with path.open("wb") as file:
         file.truncate(65 * 2**20)
-    with pytest.raises(RunDirectoryError, match="is larger than 67108864 bytes and cannot be ours"):
-        RunDirectory(directory)
+    check_refused(directory, "is larger than 67108864 bytes and cannot be ours")
 
 
 @pytest.mark.parametrize(
@@ -323,8 +307,6 @@ def test_metadata_larger_than_any_of_ours(directory):
 def test_json_that_strains_the_parser(directory, text):
     whole = metadata_path(directory).read_text()
     metadata_path(directory).write_text(text, encoding="utf-8")
-    with pytest.raises(RunDirectoryError, match=r"is not valid JSON|is not usable"):
-        RunDirectory(directory)
+    check_refused(directory, r"is not valid JSON|is not usable")
     metadata_path(directory).write_text(whole, encoding="utf-16")
-    with pytest.raises(RunDirectoryError, match="is not valid JSON"):
-        RunDirectory(directory)
+    check_refused(directory, "is not valid JSON")

@@ -4,21 +4,26 @@ import errno
 import io
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
+import signal
 
 import numpy as np
 import pytest
 import torch
 from fsspec.implementations.local import LocalFileSystem
 from own_processes import ended_process
-from places import ROOT, SUPPORT
-from runs import SmallNetwork, assert_holds, batches, collected, contents, metadata_path, names, seeded, train, writer
+from runs import SmallNetwork, assert_holds, batches, collected, contents, metadata_path, names, seeded, writer
 from safetensors.numpy import save
 from waiting import wait_until
 
-from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector, import_checkpoints, load_checkpoint
+from collectors import (
+    Callback,
+    CheckpointConfig,
+    Model,
+    ModelCheckpoint,
+    SummaryCollector,
+    import_checkpoints,
+    load_checkpoint,
+)
 from collectors.errors import RunDirectoryError
 from collectors.files import locks
 from collectors.files.remote_path import RemotePath
@@ -215,46 +220,39 @@ def test_temporary_metadata_of_a_killed_start_is_removed(tmp_path, existing):
     assert names(tmp_path / "ckpt_dir") == ["train_metadata.json"]
 
 
-KILLED = """
-import signal
-import sys
-sys.path[:0] = sys.argv[2:]
-import torch
-from torch import nn
-from runs import SmallNetwork, batches, seeded
-from collectors import Callback, CheckpointConfig, Model, ModelCheckpoint, SummaryCollector
-from collectors.run_directory import writer as run_writer
-
 class WaitForTheKill(Callback):
     def on_train_step_begin(self, run_context):
         # However late it comes.
         if run_context.original_args().cur_step_num == 4000:
             signal.pause()
 
-run_writer.METADATA_INTERVAL_SECONDS = 1e6
-network = seeded(SmallNetwork)
-optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
-directory = sys.argv[1]
-callbacks = [
-    WaitForTheKill(),
-    SummaryCollector(directory, keep_default_action=False, collect_landscape={"intervals": [range(4001)]}),
-    ModelCheckpoint("saved", directory + "/saved", CheckpointConfig(save_checkpoint_steps=5, keep_checkpoint_max=2)),
-]
-Model(network, nn.CrossEntropyLoss(), optimizer).train(1, batches(4000), callbacks)
-"""
+
+def train_4000_steps(directory, callback, collector=SummaryCollector, resume_from=None, **options):
+    network, landscape = seeded(SmallNetwork), {"intervals": [range(4001)]}
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    collector = collector(directory, keep_default_action=False, collect_landscape=landscape, **options)
+    saving = ModelCheckpoint("saved", directory / "saved", CheckpointConfig(5, keep_checkpoint_max=2))
+    model = Model(network, torch.nn.CrossEntropyLoss(), optimizer)
+    model.train(1, batches(4000), [callback, collector, saving], resume_from=resume_from)
 
 
 @pytest.mark.slow
-def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path):
+def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path, monkeypatch):
     """The metadata lists nothing at all when the training is killed; all that it wrote is there after the resume."""
     directory = tmp_path / "run"
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(directory), str(SUPPORT), str(ROOT)])
+    monkeypatch.setattr("collectors.run_directory.writer.METADATA_INTERVAL_SECONDS", 1e6)
+    torch.optim.SGD([torch.zeros(1)])  # it imports much of PyTorch, which the child inherits
+    child = os.fork()
+    if not child:
+        try:
+            train_4000_steps(directory, WaitForTheKill())
+        finally:
+            os._exit(1)
     try:
-        wait_until(lambda: process.poll() is not None or (directory / "ckpt_dir" / name_of(12)).exists())
-        assert process.poll() is None
+        wait_until((directory / "ckpt_dir" / name_of(12)).exists)
     finally:
-        process.kill()
-        process.wait()
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
     assert RunDirectory(directory).metadata.files == {}
     written = {path.name: file_sha256(path) for path in (directory / "ckpt_dir").glob("SmallNetwork_*")}
     states = [(len(path.name), path.name, path) for path in (directory / "saved").glob("*.safetensors")]
@@ -267,12 +265,8 @@ def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path):
             super().on_train_begin(run_context)
             raise InterruptedError
 
-    network, landscape = seeded(SmallNetwork), {"intervals": [range(4001)]}
-    collector = StopAtOnce(directory, keep_default_action=False, collect_landscape=landscape, existing="resume")
-    model = Model(network, torch.nn.CrossEntropyLoss(), torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9))
-    checkpoint = ModelCheckpoint("saved", directory / "saved", CheckpointConfig(save_checkpoint_steps=5))
     with pytest.raises(InterruptedError):
-        model.train(1, batches(4000), [checkpoint, collector], resume_from=restart)
+        train_4000_steps(directory, Callback(), StopAtOnce, restart, existing="resume")
     run = RunDirectory(directory)
     numbers = sorted(run.metadata.files)
     # The writer may have had up to three states in memory when the training was killed.
@@ -280,7 +274,7 @@ def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path):
     assert missing <= set(range(step - 3, step))
     assert numbers[-1] == step
     assert all(written.get(run.metadata.files[number]) in (None, run.metadata.sha256[number]) for number in numbers)
-    last = run.checkpoint(step, describe_network(network))
+    last = run.checkpoint(step, describe_network(SmallNetwork()))
     weights = load_checkpoint(restart).weights
     assert all(np.array_equal(last.read(name), weights[name]) for name in last.shapes)
 
@@ -322,21 +316,6 @@ def test_a_resume_does_not_read_a_last_checkpoint_that_lies_elsewhere(tmp_path):
     path.symlink_to(tmp_path / "outside.safetensors")
     with pytest.raises(RunDirectoryError, match=r"cannot be resumed.*links out of the run directory"):
         writer(tmp_path / "run", existing="resume", start=3)
-
-
-def test_numbers_after_a_resume_are_those_of_an_undisturbed_run(tmp_path):
-    collected(tmp_path / "whole")
-    _, steps, _ = collected(tmp_path / "run")
-    forget_all_after(tmp_path / "run", 2)
-    network = seeded(SmallNetwork)
-    network.load_state_dict(steps[6])
-    options = {"keep_default_action": False, "collect_landscape": {"intervals": [range(9)]}, "existing": "resume"}
-    with SummaryCollector(tmp_path / "run", **options).watch(network, start_step=6) as run:
-        train(network, run, 1, data=[(torch.ones(6, 3), torch.zeros(6, dtype=torch.long))] * 2, first_step=6)
-    assert sorted(RunDirectory(tmp_path / "run").metadata.files) == list(range(9))
-    for number in range(7):
-        assert contents(tmp_path / "run")[name_of(number)] == contents(tmp_path / "whole")[name_of(number)]
-    assert isinstance(RunDirectory(Path(tmp_path / "run")).checkpoint(8).sha256(), str)
 
 
 def test_an_import_replaces_no_run_of_a_training(tmp_path):

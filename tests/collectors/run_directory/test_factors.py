@@ -50,14 +50,11 @@ def test_its_checkpoints_are_read_and_imported(run, tmp_path):
     assert all((last.read(name) == value.numpy()).all() for name, value in weights.items())
 
 
-def test_a_resume_keeps_those_of_its_checkpoints(run):
+def test_a_resume_keeps_those_of_its_checkpoints_and_they_are_replaced_with_their_run(run):
     go_on(run, 2, "resume")
     assert sorted(RunDirectory(run).metadata.files) == [0, 2, 4]
     assert factors_in(run) == ["Sequential_2_step_factors.safetensors"]
     assert list(listed(run)) == ["2"]
-
-
-def test_they_are_replaced_with_their_run(run):
     go_on(run, 0, "overwrite")
     assert factors_in(run) == []
     assert listed(run) == {}

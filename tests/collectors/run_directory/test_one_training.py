@@ -4,12 +4,9 @@ import errno
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 from unittest.mock import Mock
 
 import pytest
-from places import ROOT, SUPPORT
 from remote_stores import empty_memory
 from runs import SETTINGS, SmallNetwork, collected, names, writer
 from waiting import wait_until
@@ -19,7 +16,7 @@ from collectors.errors import CheckpointWriteError, RunDirectoryError
 from collectors.files import locks
 from collectors.networks.readers import describe_network, read_network
 from collectors.run_directory import RunDirectory
-from collectors.run_directory.folder import checkpoint_folder
+from collectors.run_directory.directory import CheckpointFolder
 from collectors.run_directory.writer import RunWriter
 
 URL = "memory://bucket/run"
@@ -59,36 +56,29 @@ def test_of_trainings_that_start_together_one_is_accepted(tmp_path):
             os.close(descriptor)
 
 
-TRAINING = """
-import sys
-sys.path[:0] = sys.argv[2:]
-from runs import SmallNetwork
-from collectors import SummaryCollector, import_checkpoints
-with SummaryCollector(sys.argv[1], collect_landscape={"intervals": [range(9)]}).watch(SmallNetwork()) as run:
-    run.step()
-    print("ready", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.mark.slow
 def test_the_error_names_the_other_training_and_a_kill_frees_the_directory(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", TRAINING, str(tmp_path / "run"), str(SUPPORT), str(ROOT)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            collector = SummaryCollector(tmp_path / "run", collect_landscape={"intervals": [range(9)]})
+            with collector.watch(SmallNetwork()):
+                os.write(writing, b"ready")
+                signal.pause()
+        finally:
+            os._exit(1)
+    os.close(writing)
     try:
-        assert process.stdout.readline() == "ready\n"
+        assert os.read(reading, 5) == b"ready"
         for existing in ("error", "resume", "overwrite"):
-            with pytest.raises(RunDirectoryError, match=rf"written by process {process.pid}\. Wait for it or end it"):
+            with pytest.raises(RunDirectoryError, match=rf"written by process {child}\. Wait for it or end it"):
                 collected(tmp_path / "run", existing=existing)
         # Reading is not kept out.
         assert RunDirectory(tmp_path / "run").settings.intervals == (tuple(range(9)),)
     finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        os.close(reading)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
     run, _, _ = collected(tmp_path / "run", existing="resume")
     assert sorted(run.metadata.files) == list(range(9))
     assert names(tmp_path / "run" / "ckpt_dir") == sorted([*run.metadata.files.values(), "train_metadata.json"])
@@ -172,25 +162,21 @@ def test_what_was_taken_over_is_not_discarded(memory, monkeypatch):
     assert memory.exists("/bucket/run/ckpt_dir/train_metadata.json")
 
 
-def test_a_file_system_without_locks(tmp_path, monkeypatch):
-    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))))
-    with pytest.warns(RuntimeWarning, match=r"has no locks, so nothing keeps a second training from writing there"):
-        run, _, _ = collected(tmp_path)
-    assert sorted(run.metadata.files) == list(range(9))
-
-
-def test_a_lock_that_cannot_be_taken(tmp_path):
-    (tmp_path / "ckpt_dir").mkdir()
-    (tmp_path / "ckpt_dir" / ".train_metadata.json.lock").mkdir()
+def test_a_lock_that_cannot_be_taken_and_a_file_system_without_locks(tmp_path, monkeypatch):
+    (tmp_path / "ckpt_dir" / ".train_metadata.json.lock").mkdir(parents=True)
     with pytest.raises(RunDirectoryError, match=r"cannot be locked for writing \(.*\.lock: Is a directory\)\. Choose"):
         writer(tmp_path)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))))
+    with pytest.warns(RuntimeWarning, match=r"has no locks, so nothing keeps a second training from writing there"):
+        run, _, _ = collected(tmp_path / "run")
+    assert sorted(run.metadata.files) == list(range(9))
 
 
 def test_an_import_that_fails_leaves_no_lock(tmp_path):
     run, _, _ = collected(tmp_path / "run")
     files = [run.checkpoint_path(number) for number in range(3)]
     import_checkpoints(tmp_path / "target", files)
-    lock = checkpoint_folder(tmp_path / "target").lock()
+    lock = CheckpointFolder(tmp_path / "target").lock()
     with pytest.raises(RunDirectoryError, match=r"is being written by process"):
         import_checkpoints(tmp_path / "target", files, existing="overwrite")
     lock.release()

@@ -11,9 +11,12 @@ from collectors.run_directory.settings import CreateLandscape, LandscapeSettings
 THREE = [[1, 2, 3]]
 
 
-def test_defaults():
+def test_defaults_and_what_is_equal():
     chosen = LandscapeSettings.from_dict({"intervals": THREE})
     assert chosen == LandscapeSettings(((1, 2, 3),), "step", 40, 2048, CreateLandscape(True, True))
+    assert LandscapeSettings([[1, 2, 3]]) == LandscapeSettings(((1, 2, 3),))
+    assert hash(LandscapeSettings([[1, 2, 3]])) == hash(LandscapeSettings(((1, 2, 3),)))
+    assert LandscapeSettings.from_dict({"intervals": [[0, 1, 2], [2, 3, 4]]}).numbers == {0, 1, 2, 3, 4}
 
 
 @pytest.mark.parametrize("intervals", [[range(1, 4)], [(1, 2, 3)], ([1, 2, 3],), np.array([[1, 2, 3]]), (range(1, 4),)])
@@ -26,11 +29,6 @@ def test_numpy_numbers_become_plain_ones():
     assert all(type(number) is int for number in (*chosen.intervals[0], chosen.landscape_size))
     for size in (3, 256):
         assert chosen.override({"landscape_size": size}).landscape_size == size
-
-
-def test_numbers_of_overlapping_intervals():
-    chosen = LandscapeSettings.from_dict({"intervals": [[0, 1, 2], [2, 3, 4]]})
-    assert chosen.numbers == {0, 1, 2, 3, 4}
 
 
 def test_the_users_dictionary_is_neither_changed_nor_shared():
@@ -91,11 +89,6 @@ def test_wrong_settings(value, error, match):
 def test_settings_built_directly_are_checked_as_well(key, value, error, match):
     with pytest.raises(error, match=match):
         LandscapeSettings(**{"intervals": ((1, 2, 3),), key: value})
-
-
-def test_settings_built_from_lists_equal_those_from_tuples():
-    assert LandscapeSettings([[1, 2, 3]]) == LandscapeSettings(((1, 2, 3),))
-    assert hash(LandscapeSettings([[1, 2, 3]])) == hash(LandscapeSettings(((1, 2, 3),)))
 
 
 def test_override_changes_only_what_is_given():

@@ -3,7 +3,6 @@ import json
 import os
 import resource
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from own_processes import ended_process
-from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, collected, contents, metadata_path, names, seeded, snapshot, writer
 from torch import nn
 from waiting import wait_until
@@ -24,12 +22,17 @@ from collectors.run_directory.settings import LandscapeSettings
 from collectors.run_directory.writer import RunWriter
 
 
-def test_an_empty_directory_is_made_a_run_at_once(tmp_path):
+def test_a_directory_is_made_a_run_at_once_and_its_states_are_written_by_another_thread(tmp_path):
+    before = threading.active_count()
     started = writer(tmp_path / "a" / "b")
     assert RunDirectory(tmp_path / "a" / "b").metadata.files == {}
+    started.save(0, read_network(SmallNetwork()))
+    assert threading.active_count() == before + 1
     started.close()
     started.close()
-    assert names(tmp_path / "a" / "b" / "ckpt_dir") == ["train_metadata.json"]
+    assert threading.active_count() == before
+    assert set(started._metadata.files) == {0}
+    assert names(tmp_path / "a" / "b" / "ckpt_dir") == ["SmallNetwork_0_step.safetensors", "train_metadata.json"]
 
 
 def test_damaged_metadata_is_an_error_in_every_mode_and_stays(tmp_path):
@@ -143,23 +146,20 @@ def test_resuming_twice_and_beyond_the_end_changes_nothing(tmp_path):
     assert contents(tmp_path) == before
 
 
-def test_states_are_written_by_another_thread_and_not_kept(tmp_path):
-    before = threading.active_count()
-    started = writer(tmp_path)
-    started.save(0, read_network(SmallNetwork()))
-    assert threading.active_count() == before + 1
-    started.close()
-    assert threading.active_count() == before
-    assert set(started._metadata.files) == {0}
-
-
-def test_the_metadata_follows_while_training_goes_on(tmp_path):
+def test_the_metadata_follows_while_training_goes_on_and_names_whole_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("collectors.run_directory.writer.METADATA_INTERVAL_SECONDS", 0.0)
     network = SmallNetwork()
-    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(20)]})
     with collector.watch(network) as run:
-        run.step()
-        run.step()
-        wait_until(lambda: len(RunDirectory(tmp_path).metadata.files) == 3, what="all three in the metadata")
+        for step in range(1, 20):
+            network[0].weight.data.fill_(step)
+            run.step()
+            found = RunDirectory(tmp_path)
+            numbers = found.present_numbers
+            assert numbers == sorted(found.metadata.files) == list(range(len(numbers)))
+            if len(numbers) > 1:
+                assert np.all(found.checkpoint(numbers[-1]).read("0.weight") == numbers[-1])
+        wait_until(lambda: len(RunDirectory(tmp_path).metadata.files) == 20, what="all of them in the metadata")
 
 
 def test_names_of_files_are_safe_and_short_enough(tmp_path):
@@ -309,58 +309,3 @@ def test_a_directory_that_cannot_be_made(tmp_path):
         collected(tmp_path)
     with pytest.raises(RunDirectoryError, match=r"run directory /proc/run cannot be made: No such file or directory"):
         collected("/proc/run")
-
-
-KILLED = """
-import itertools
-import sys
-sys.path[:0] = sys.argv[2:]
-import torch
-from runs import SmallNetwork, seeded
-from collectors.recording.summary_collector import SummaryCollector
-from collectors.run_directory import writer as run_writer
-run_writer.METADATA_INTERVAL_SECONDS = 0.0
-network = seeded(SmallNetwork)
-collector = SummaryCollector(sys.argv[1], collect_landscape={"intervals": [range(150)]})
-with collector.watch(network) as run:
-    for number in itertools.count(1):
-        with torch.no_grad():
-            network[0].weight.fill_(number)
-        run.step()
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_training_leaves_whole_files(tmp_path):
-    directory = tmp_path / "run"
-    places = [str(SUPPORT), str(ROOT)]
-    process, reads = subprocess.Popen([sys.executable, "-c", KILLED, str(directory), *places]), 0
-
-    def written():
-        nonlocal reads
-        assert process.poll() is None
-        if not (directory / "ckpt_dir" / "train_metadata.json").exists():
-            return False
-        run = RunDirectory(directory)
-        assert not run.missing(tuple(run.metadata.files))
-        reads += 1
-        return reads >= 30 and len(run.metadata.files) >= 20
-
-    try:
-        wait_until(written, what=lambda: f"30 reads and 20 checkpoints; there were {reads} reads")
-    finally:
-        process.kill()
-        process.wait()
-    run = RunDirectory(directory)
-    numbers = sorted(run.metadata.files)
-    assert numbers == list(range(len(numbers)))
-    space = describe_network(SmallNetwork())
-    for number in numbers[1:]:
-        weight = run.checkpoint(number, space).read("0.weight")
-        assert np.array_equal(weight, np.full((5, 3), number, np.float32))
-    (directory / "ckpt_dir" / f".SmallNetwork_9_step.safetensors.{process.pid}.0123abcd.tmp").write_bytes(b"half")
-    again = SummaryCollector(directory, collect_landscape={"intervals": [range(150)]}, existing="resume")
-    with pytest.raises(ArithmeticError, match="enough"):
-        run_and_fail(again.watch(SmallNetwork(), start_step=5), ArithmeticError("enough"))
-    assert sorted(RunDirectory(directory).metadata.files) == list(range(6))
-    assert not [name for name in names(directory / "ckpt_dir") if name.endswith(".tmp")]

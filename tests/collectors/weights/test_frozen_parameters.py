@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from remote_stores import empty_memory
-from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, snapshot, train
+from runs import SmallNetwork, assert_holds, batches, collected, metadata_path, names, seeded, snapshot, train
 from safetensors.numpy import load_file
 
 from collectors import SummaryCollector
@@ -33,11 +33,6 @@ def checkpoint_names(folder):
     return [name for name in names(folder) if name not in (FILE, "train_metadata.json")]
 
 
-def change(run, **changes):
-    path = run.path / "ckpt_dir" / "train_metadata.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
 def test_they_are_saved_once(run):
     directory, steps, _ = run
     folder = directory.path / "ckpt_dir"
@@ -49,14 +44,9 @@ def test_they_are_saved_once(run):
         assert_holds(directory.checkpoint(number, describe_network(frozen_network())), state)
     block = directory.checkpoint(3).read_block("0.weight", 4, 9)
     np.testing.assert_array_equal(block, steps[3]["0.weight"].flatten()[4:9])
-
-
-def test_where_nothing_is_frozen_every_checkpoint_is_whole(tmp_path):
-    directory, _, _ = collected(tmp_path)
-    folder = directory.path / "ckpt_dir"
+    # A run that replaces this one takes their file along.
+    collected(directory.path, existing="overwrite")
     assert FILE not in names(folder)
-    assert "frozen" not in json.loads((folder / "train_metadata.json").read_text())
-    assert set(load_file(folder / "SmallNetwork_0_step.safetensors")) == set(SmallNetwork().state_dict())
 
 
 @pytest.mark.parametrize(
@@ -122,12 +112,6 @@ def test_a_run_resumed_from_its_beginning_saves_them_anew(tmp_path):
     assert not set(FROZEN) & set(load_file(tmp_path / "ckpt_dir" / "SmallNetwork_3_epoch.safetensors"))
 
 
-def test_an_overwritten_run_takes_their_file_along(run):
-    directory, _, _ = run
-    collected(directory.path, existing="overwrite")
-    assert FILE not in names(directory.path / "ckpt_dir")
-
-
 def test_a_run_behind_a_url():
     with empty_memory() as there:
         _, steps, _ = collected("memory://frozen/run", frozen_network())
@@ -164,25 +148,11 @@ def test_a_file_that_is_not_theirs(run, damage, text):
         assert names(directory.path / "ckpt_dir") == before
 
 
-@pytest.mark.parametrize(
-    ("value", "match"),
-    [
-        ([], "frozen must be a dict"),
-        ({"file": "a"}, r"frozen.*sha256"),
-        ({"file": "a", "sha256": 3}, r"frozen\['sha256'\] must be a str, but got int: 3"),
-        ({"file": "a/..", "sha256": ""}, r"frozen\['file'\] must name a file, but got 'a/\.\.'"),
-    ],
-)
-def test_metadata_with_wrong_content(run, value, match):
-    directory, _, _ = run
-    change(directory, frozen=value)
-    with pytest.raises(RunDirectoryError, match=match):
-        RunDirectory(directory.path)
-
-
 def test_a_name_in_another_folder_counts_for_its_last_part(run):
     directory, steps, _ = run
-    change(directory, frozen={"file": f"/elsewhere/{FILE}", "sha256": directory.metadata.frozen.sha256})
+    content = json.loads(metadata_path(directory.path).read_text())
+    content["frozen"]["file"] = f"/elsewhere/{FILE}"
+    metadata_path(directory.path).write_text(json.dumps(content))
     assert_holds(RunDirectory(directory.path).checkpoint(2), steps[2])
 
 

@@ -60,10 +60,8 @@ def path(tmp_path):
 
 
 class TestFile:
-    def test_every_element_type(self, path):
+    def test_it_is_read_once_and_held_once_with_every_element_type(self, path):
         assert_same(elsewhere(CheckpointFile(path)), CheckpointFile(path))
-
-    def test_it_is_read_once_and_held_once(self, path):
         read = portable(CheckpointFile(path))
         tracemalloc.start()
         state = read()
@@ -169,18 +167,19 @@ class TestRun:
     def test_a_network_s_state_in_a_fresh_process(self, run, tmp_path):
         directory, space = run
         reader = directory.checkpoint(3, space)
-        for own, buffers in ((True, None), (False, None), (False, {"given": np.arange(3.0)})):
-            here = NetworkState(lambda: reader, space, own, buffers)
-            (tmp_path / "pickled").write_bytes(pickle.dumps(NetworkState(portable(reader), space, own, buffers)))
-            script = (
-                "import pickle, sys; from pathlib import Path\n"
-                "state = pickle.loads(Path(sys.argv[1]).read_bytes())()\n"
-                "assert not {'torch', 'h5py', 'landscape', 'collectors.run_directory'} & set(sys.modules)\n"
-                "print(pickle.dumps(state).hex())"
-            )
-            places = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-            there = bytes.fromhex(run_script(script, tmp_path / "pickled", cwd="/", env=places))
-            for found, expected in zip(pickle.loads(there), here(), strict=True):
+        kinds = [(space, True, None), (space, False, None), (space, False, {"given": np.arange(3.0)})]
+        pickled = pickle.dumps([NetworkState(portable(reader), *kind) for kind in kinds])
+        (tmp_path / "pickled").write_bytes(pickled)
+        script = (
+            "import pickle, sys; from pathlib import Path\n"
+            "states = [read() for read in pickle.loads(Path(sys.argv[1]).read_bytes())]\n"
+            "assert not {'torch', 'h5py', 'landscape', 'collectors.run_directory'} & set(sys.modules)\n"
+            "print(pickle.dumps(states).hex())"
+        )
+        places = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        there = pickle.loads(bytes.fromhex(run_script(script, tmp_path / "pickled", cwd="/", env=places)))
+        for kind, state in zip(kinds, there, strict=True):
+            for found, expected in zip(state, NetworkState(lambda: reader, *kind)(), strict=True):
                 assert (found is None) == (expected is None)
                 for name, array in (expected or {}).items():
                     assert found[name].dtype == array.dtype

@@ -147,7 +147,11 @@ def test_a_trainers_folders_behind_a_url(tmp_path):
 
 
 def test_a_folder_with_an_adapter_alone(tmp_path):
-    save_file({"base_model.model.q.lora_A.weight": torch.ones(2, 3)}, tmp_path / "adapter_model.safetensors")
+    adapter = {f"base_model.model.0.lora_{part}.weight": torch.ones(2, 3) for part in "AB"}
+    save_file(adapter, tmp_path / "adapter_model.safetensors")
     for read in (read_checkpoint, lambda path: as_reader("origin", path)):
-        with pytest.raises(CheckpointError, match="holds LoRA adapters alone"):
+        with pytest.raises(CheckpointError, match=r"holds LoRA adapters alone \('base_model.*merge_and_unload"):
             read(tmp_path)
+    whole = {**adapter, "base_model.model.0.base_layer.weight": torch.ones(5, 3)}
+    save_file(whole, tmp_path / "adapter_model.safetensors")
+    assert len(read_checkpoint(tmp_path).tensors) == 3

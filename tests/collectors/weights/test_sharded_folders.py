@@ -22,7 +22,7 @@ from collectors import import_checkpoints
 from collectors.errors import CheckpointError
 from collectors.networks.readers import describe_network
 from collectors.weights.aligned import as_reader
-from collectors.weights.foreign_checkpoint import read_state_dict
+from collectors.weights.foreign_checkpoint import read_checkpoint
 
 
 def saved(folder, content):
@@ -41,6 +41,11 @@ def trained_state(seed=0):
     return network, {"model": network.state_dict(), "optimizer": optimizer.state_dict(), "step": 3, "name": "x"}
 
 
+def check_refused(path, match):
+    with pytest.raises(CheckpointError, match=match):
+        read_checkpoint(path)
+
+
 @pytest.fixture
 def folder(tmp_path):
     return saved(tmp_path / "saved", trained_state()[1])
@@ -51,22 +56,11 @@ class TestPyTorchFolders:
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
     def test_they_hold_what_was_saved(self, tmp_path, key, dtype):
         state = seeded(SmallNetwork).to(dtype).state_dict()
-        found = read_state_dict(saved(tmp_path / "saved", state if key is None else {key: state, "step": 3}))
+        found = read_checkpoint(saved(tmp_path / "saved", state if key is None else {key: state, "step": 3})).tensors
         assert set(found) == set(state)
         for name, tensor in state.items():
             assert found[name].dtype.name == str(tensor.dtype).removeprefix("torch.")
             np.testing.assert_array_equal(found[name].astype(np.float64), tensor.double().numpy())
-
-    @pytest.mark.slow
-    def test_they_are_imported_without_the_optimizer(self, tmp_path):
-        networks = []
-        for number in range(3):
-            network, content = trained_state(number)
-            networks.append(network)
-            saved(tmp_path / str(number), content)
-        run = import_checkpoints(tmp_path / "run", [tmp_path / str(number) for number in range(3)])
-        for number, network in enumerate(networks):
-            assert_holds(run.checkpoint(number, describe_network(SmallNetwork())), network.state_dict())
 
     def test_they_are_weights_of_a_plane(self, folder):
         network, _ = trained_state()
@@ -74,22 +68,16 @@ class TestPyTorchFolders:
 
     def test_tied_weights_are_read_under_both_names_and_fit_the_network(self, tmp_path):
         state = seeded(TiedNetwork).state_dict()
-        found = read_state_dict(saved(tmp_path / "saved", {"model": state}))
+        found = read_checkpoint(saved(tmp_path / "saved", {"model": state})).tensors
         shapes = {name: array.shape for name, array in found.items()}
         describe_network(TiedNetwork()).check_state("it", shapes)
 
-    def test_a_checkpoint_of_accelerate_has_them_one_folder_below(self, tmp_path):
+    def test_a_checkpoint_of_accelerate_has_them_one_folder_below_under_names_of_a_wrapper(self, tmp_path):
         state = seeded(SmallNetwork).state_dict()
-        saved(tmp_path / "checkpoint-2" / "pytorch_model_fsdp_0", {"model": state})
-        assert set(read_state_dict(tmp_path / "checkpoint-2")) == set(state)
-
-    def test_names_of_wrappers_are_removed(self, tmp_path):
-        state = {f"_fsdp_wrapped_module.{name}": item for name, item in seeded(SmallNetwork).state_dict().items()}
-        assert set(read_state_dict(saved(tmp_path / "saved", {"model": state}))) == set(SmallNetwork().state_dict())
-
-    def test_a_folder_of_something_else_is_refused(self, tmp_path):
-        with pytest.raises(CheckpointError, match=r"is a folder, but neither torch\.distributed\.checkpoint wrote it"):
-            read_state_dict(tmp_path)
+        wrapped = {f"_fsdp_wrapped_module.{name}": item for name, item in state.items()}
+        saved(tmp_path / "checkpoint-2" / "pytorch_model_fsdp_0", {"model": wrapped})
+        assert set(read_checkpoint(tmp_path / "checkpoint-2").tensors) == set(state)
+        check_refused(tmp_path, r"is a folder, but neither torch\.distributed\.checkpoint wrote it")
 
 
 class Explosive:
@@ -167,7 +155,7 @@ def check_spoiled(folder, part, spoil, trials):
     for _ in range(trials):
         part.write_bytes(spoil(bytearray(good)))
         with contextlib.suppress(CheckpointError):
-            assert sum(array.nbytes for array in read_state_dict(folder).values()) < 10**6
+            assert sum(array.nbytes for array in read_checkpoint(folder).tensors.values()) < 10**6
     part.write_bytes(good)
 
 
@@ -177,22 +165,20 @@ class TestHostileFolders:
         monkeypatch.chdir(folder)
         edit, match = HOSTILE[case]
         change(folder, edit)
-        with pytest.raises(CheckpointError, match=match):
-            read_state_dict(folder)
+        check_refused(folder, match)
         assert not Path("exploded").exists()
 
     def test_code_beside_the_metadata_runs_neither(self, folder, monkeypatch):
         monkeypatch.chdir(folder)
         change(folder, lambda metadata: setattr(metadata, "planner_data", {"a": Explosive()}))
-        read_state_dict(folder)
+        read_checkpoint(folder)
         assert not Path("exploded").exists()
 
     def test_a_part_that_links_elsewhere_is_refused(self, folder, tmp_path):
         part = folder / "__0_0.distcp"
         shutil.move(part, tmp_path / "elsewhere")
         part.symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(CheckpointError, match="lies outside of the folder"):
-            read_state_dict(folder)
+        check_refused(folder, "lies outside of the folder")
 
     @pytest.mark.slow
     @pytest.mark.parametrize("trials", [10, 100])
@@ -215,8 +201,8 @@ class TestDeepSpeedFolders:
     def test_they_hold_what_deepspeed_puts_together(self, stage):
         folder = DATA / f"zero_{stage}"
         expected = load_file(folder / "expected.safetensors")
-        found = read_state_dict(folder)
-        assert {name: array.tolist() for name, array in read_state_dict(folder / "global_step3").items()} == {
+        found = read_checkpoint(folder).tensors
+        assert {name: array.tolist() for name, array in read_checkpoint(folder / "global_step3").tensors.items()} == {
             name: array.tolist() for name, array in found.items()
         }
         # DeepSpeed forgets frozen parameters with ZeRO 1; tied ones are saved once here.
@@ -245,8 +231,7 @@ class TestDeepSpeedFolders:
     def test_parts_that_do_not_fit_are_refused(self, tmp_path, stage, change, match):
         shutil.copytree(DATA / f"zero_{stage}", tmp_path, dirs_exist_ok=True)
         change(tmp_path / "global_step3")
-        with pytest.raises(CheckpointError, match=match):
-            read_state_dict(tmp_path)
+        check_refused(tmp_path, match)
 
     @pytest.mark.parametrize("key", ["zero_stage", "partition_count"])
     def test_a_number_that_takes_for_ever_to_write_is_refused(self, tmp_path, key):
@@ -256,15 +241,13 @@ class TestDeepSpeedFolders:
         for _ in range(60):
             nested = [nested, nested]
         torch.save({"optimizer_state_dict": {"zero_stage": 2, "partition_count": 2, key: nested}}, part)
-        with pytest.raises(CheckpointError, match="its stage, or the number of its processes, is no number"):
-            read_state_dict(tmp_path / "copy")
+        check_refused(tmp_path / "copy", "its stage, or the number of its processes, is no number")
 
     def test_latest_names_nothing_outside(self, tmp_path):
         shutil.copytree(DATA / "zero_2", tmp_path / "a")
         (tmp_path / "b").mkdir()
         (tmp_path / "b" / "latest").write_text("../a/global_step3")
-        with pytest.raises(CheckpointError, match="is a folder, but neither"):
-            read_state_dict(tmp_path / "b")
+        check_refused(tmp_path / "b", "is a folder, but neither")
 
     def test_code_in_a_part_does_not_run(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
@@ -272,7 +255,7 @@ class TestDeepSpeedFolders:
         part = tmp_path / "copy" / "global_step3" / "mp_rank_00_model_states.pt"
         content = torch.load(part, weights_only=False)
         torch.save({**content, "client_state": Explosive()}, part)
-        read_state_dict(tmp_path / "copy")
+        read_checkpoint(tmp_path / "copy")
         assert not Path("exploded").exists()
 
     @pytest.mark.parametrize("trials", [3, pytest.param(30, marks=pytest.mark.slow)])
