@@ -175,16 +175,19 @@ class FromComposer(StepListener):
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the callback's and the loggers' states, and the training's time in Composer's units."""
-        return {
-            "callbacks": [list(item) for item in states_of(self._everyone)],
-            "timestamp": None if self._state is None else save_timestamp(self._state.timestamp),
-        }
+        time = None if self._state is None else self._state.timestamp.state_dict()
+        if time is not None:
+            time |= {name: value.total_seconds() for name, value in time.items() if isinstance(value, timedelta)}
+        return {"callbacks": [list(item) for item in states_of(self._everyone)], "timestamp": time}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with what ``state_dict`` returned."""
         restore_callbacks(self._everyone, state["callbacks"])
-        if self._state is not None and state["timestamp"] is not None:
-            self._state.timestamp = load_timestamp(state["timestamp"])
+        saved = state["timestamp"]
+        if self._state is not None and saved is not None:
+            times = {name: timedelta(seconds=saved[name]) for name in saved if name.endswith("_wct")}
+            self._state.timestamp = Timestamp()
+            self._state.timestamp.load_state_dict({**saved, **times})
             self._seen_at = perf_counter()
 
     def __exit__(self, *_: object) -> None:
@@ -329,16 +332,3 @@ def use_data(state: State, dataset: Any, label: str, params: CallbackParameters)
     """Begins to go through a data set, of which ``params`` may know the number of batches."""
     steps = params.get("batch_num")
     state.set_dataloader(dataset, label, -1 if steps is None else steps)
-
-
-def save_timestamp(timestamp: Timestamp) -> dict[str, Any]:
-    values = timestamp.state_dict()
-    return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in values.items()}
-
-
-def load_timestamp(values: dict[str, Any]) -> Timestamp:
-    timestamp = Timestamp()
-    timestamp.load_state_dict(
-        {name: timedelta(seconds=value) if name.endswith("_wct") else value for name, value in values.items()}
-    )
-    return timestamp

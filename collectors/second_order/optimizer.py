@@ -13,12 +13,13 @@ from torch import nn
 
 from ..networks.torch_network import unwrap
 from ..validation import check_bool, check_choice, check_float, check_int, wrong_type
-from . import sharing
 from .factors import (
     MINDSPORE_GPU,
     SAMPLES,
     Observation,
     add_recorded,
+    checked_split,
+    exchange,
     factors_of,
     forget_recorded,
     inverses,
@@ -118,8 +119,8 @@ class Thor(torch.optim.Optimizer):
         trained = {name: parameter for name, parameter in unwrap(net).named_parameters() if parameter.requires_grad}
         if not trained:
             raise ValueError("net must have a parameter that requires gradients, but has none. Unfreeze a layer.")
-        self._split_indices = sharing.checked_split(split_indices, len(self._recorders.layers))
-        self._process_group = sharing.process_group(net)
+        self._split_indices = checked_split(split_indices, len(self._recorders.layers))
+        self._process_group = net.process_group if isinstance(net, nn.parallel.DistributedDataParallel) else None
         self._names = {parameter: name for name, parameter in trained.items()}
         self._decays = {
             parameter: bool(decay_filter(NamedParameter(name, tuple(parameter.shape), True)))
@@ -297,7 +298,7 @@ class Thor(torch.optim.Optimizer):
                 "zero_grad()."
             )
         blocks = {layer: shapes(layer, self._variant, self.param_groups[0]["split_dim"]) for layer in found}
-        shared = sharing.exchange(found, blocks, self._split_indices, self._process_group)
+        shared = exchange(found, blocks, self._split_indices, self._process_group)
         if shared:
             self.param_groups[0]["batch"] = max(seen.batch for seen in shared.values())
         failed = {}
