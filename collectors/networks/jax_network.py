@@ -174,8 +174,9 @@ def take_apart(network: Any) -> NamedArrays:
         name = network.name or type(tree).__name__
         aliases, known_axes = _shared_names(tree), _filter_axes_of_module(tree)
         graph, tree = sys.modules["flax.nnx"].split(tree)
-        update = functools.partial(_updated, update or apply, graph) if _normalizations(network.tree) else None
-        apply = functools.partial(_apply_in_eval_mode, apply, graph)
+        trains = bool(_normalizations(network.tree))
+        update = functools.partial(_apply_copy, True, update or apply, graph) if trains else None
+        apply = functools.partial(_apply_copy, False, apply, graph)
     else:
         name = network.name or function_name(apply)
     leaves, structure = jax.tree_util.tree_flatten(tree)
@@ -316,22 +317,18 @@ def _no_function(*_: Any) -> Any:
     raise TypeError("these parameters have no function; use JaxNetwork(apply, parameters).")
 
 
-def _apply_in_eval_mode(apply: Callable[..., Any], graph: Any, state: Any, /, *inputs: Any, **named_inputs: Any) -> Any:
-    module = sys.modules["flax.nnx"].merge(graph, state)
-    module.eval()  # of this copy: the user's module stays in its mode
-    return apply(module, *inputs, **named_inputs)
-
-
 def _normalizations(module: Any) -> list[Any]:
     nnx = sys.modules["flax.nnx"]
     return [layer for _, layer in nnx.iter_graph(module) if isinstance(layer, nnx.BatchNorm)]
 
 
-def _updated(apply: Callable[..., Any], graph: Any, state: Any, /, *inputs: Any, **named_inputs: Any) -> Any:
-    """Returns the outputs of a copy whose normalization layers alone are in train mode, and their new statistics."""
+def _apply_copy(updates: bool, apply: Any, graph: Any, state: Any, /, *inputs: Any, **named_inputs: Any) -> Any:
+    """Returns the outputs of a copy in eval mode, or where it ``updates`` also the statistics of this batch's pass."""
     nnx = sys.modules["flax.nnx"]
     module = nnx.merge(graph, state)
-    module.eval()
+    module.eval()  # of this copy: the user's module stays in its mode
+    if not updates:
+        return apply(module, *inputs, **named_inputs)
     for layer in _normalizations(module):
         layer.use_running_average = False
     return apply(module, *inputs, **named_inputs), nnx.to_pure_dict(nnx.state(module, nnx.BatchStat))

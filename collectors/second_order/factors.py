@@ -240,10 +240,7 @@ def _g_split(layer: nn.Module, variant: str, split: int) -> int:
 
 def whole(blocks: torch.Tensor, width: int) -> torch.Tensor:
     """Returns the matrix of shape (width, width) that has these diagonal blocks, and zeros beside them."""
-    count, size, _ = blocks.shape
-    dense = blocks.new_zeros(count, size, count, size)
-    dense[range(count), :, range(count)] = blocks
-    return dense.reshape(count * size, count * size)[:width, :width]
+    return torch.block_diag(*blocks)[:width, :width]
 
 
 def _block_shape(width: int, split: int) -> tuple[int, int, int]:

@@ -31,6 +31,7 @@ from workers.measurement_options import MeasurementOptions
 LitModel, DataModule = CLASSES["lightning"]
 STEPS = {"unit": "step", "intervals": [range(0, 13)]}
 EPOCHS = {"unit": "epoch", "intervals": [range(0, 4)]}
+BOTH = ("training", "validation")
 
 
 @pytest.fixture(params=PACKAGES)
@@ -72,17 +73,9 @@ class TestCollector:
             assert isinstance(other, lightning.pytorch.Callback)
             assert other.summary_dir == str(tmp_path)
 
-    @pytest.mark.filterwarnings("ignore:training ended at step 6")
-    def test_accumulated_batches_are_one_step(self, package, tmp_path):
-        trainer = fit(package, SummaryCollector(tmp_path, collect_landscape=STEPS), accumulate_grad_batches=3)
-        run = RunDirectory(tmp_path)
-        # Four batches make two steps: Lightning does not carry the last one over to the next epoch.
-        assert trainer.global_step == 6
-        assert run.present(tuple(range(13))) == list(range(7))
-        assert run.metadata.step_per_epoch == 2
-
+    @pytest.mark.filterwarnings("ignore:training ended at step 4")
     @pytest.mark.parametrize("automatic", [True, False])
-    def test_the_loss_of_accumulated_batches_is_their_mean(self, package, tmp_path, automatic):
+    def test_accumulated_batches_are_one_step_whose_loss_is_their_mean(self, package, tmp_path, automatic):
         pytest.importorskip("tensorboard")
         from event_reading import scalars
 
@@ -104,18 +97,16 @@ class TestCollector:
                 return loss
 
         options = {"accumulate_grad_batches": 3} if automatic else {}
-        fit(package, SummaryCollector(tmp_path, 1), module=seeded(Counted), max_epochs=2, **options)
+        collector = SummaryCollector(tmp_path, 1, collect_landscape=STEPS)
+        trainer = fit(package, collector, module=seeded(Counted), max_epochs=2, **options)
+        run = RunDirectory(tmp_path)
+        # Four batches make two steps: Lightning does not carry the last one over to the next epoch.
+        assert trainer.global_step == 4
+        assert run.present(tuple(range(13))) == list(range(5))
+        assert run.metadata.step_per_epoch == (2 if automatic else None)
         groups = [found[:3], found[3:4], found[4:7], found[7:]]
         recorded = dict(scalars(tmp_path, "loss/auto"))
         assert recorded == {step: pytest.approx(np.mean(group), rel=1e-5) for step, group in enumerate(groups, 1)}
-
-    def test_the_trained_weights_are_the_last_checkpoint(self, package, tmp_path):
-        module = seeded(CLASSES[package][0])
-        fit(package, SummaryCollector(tmp_path, collect_landscape=EPOCHS), module=module)
-        state = weights(tmp_path, 3)
-        assert state.keys() == module.state_dict().keys()
-        for name, tensor in module.state_dict().items():
-            np.testing.assert_array_equal(state[name], tensor.numpy(), err_msg=name)
 
     def test_an_epoch_cut_short_is_none(self, package, tmp_path):
         with pytest.warns(UserWarning, match=r"training ended at epoch 1 without saving \[2, 3\]"):
@@ -156,21 +147,15 @@ class TestCollector:
         def saver():
             return own(tmp_path, "{step}", save_top_k=-1, **choices)
 
-        fit(
-            package,
-            SummaryCollector(tmp_path / "whole", collect_landscape=settings),
-            callbacks=[saver()],
-            enable_checkpointing=True,
-        )
+        whole = SummaryCollector(tmp_path / "whole", collect_landscape=settings)
+        fit(package, whole, callbacks=[saver()], enable_checkpointing=True)
         path = next(path for path in tmp_path.glob("step=*.ckpt") if path.name in ("step=6.ckpt", "step=8.ckpt"))
         start = 6 if saving == "inside an epoch" else 8
         assert path.name == f"step={start}.ckpt"
         (tmp_path / "run").mkdir()
-        first = SummaryCollector(tmp_path / "run", collect_landscape=settings)
-        fit(package, first)
-        before = {
-            number: RunDirectory(tmp_path / "run").checkpoint_path(number).stat().st_mtime_ns for number in (1, 3)
-        }
+        fit(package, SummaryCollector(tmp_path / "run", collect_landscape=settings))
+        run = RunDirectory(tmp_path / "run")
+        before = {number: run.checkpoint_path(number).stat().st_mtime_ns for number in (1, 3)}
         resumed = SummaryCollector(tmp_path / "run", collect_landscape=settings, existing="resume")
         fit(package, resumed, callbacks=[saver()], ckpt_path=path, enable_checkpointing=True)
         run, last = RunDirectory(tmp_path / "run"), max(settings["intervals"][0])
@@ -181,7 +166,9 @@ class TestCollector:
         assert run.checkpoint_path(1).stat().st_mtime_ns == before[1]
         assert (run.checkpoint_path(3).stat().st_mtime_ns == before[3]) == (settings is STEPS)
 
-    def test_learning_rate_and_loss_are_those_of_the_step(self, package, tmp_path):
+    def test_learning_rate_and_loss_are_those_of_the_step_and_the_last_checkpoint_the_trained_weights(
+        self, package, tmp_path
+    ):
         pytest.importorskip("tensorboard")
         from event_reading import scalars
 
@@ -191,10 +178,15 @@ class TestCollector:
                 rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
                 return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
 
-        fit(package, SummaryCollector(tmp_path, collect_freq=1), module=seeded(Scheduled))
+        module = seeded(Scheduled)
+        fit(package, SummaryCollector(tmp_path, collect_freq=1, collect_landscape=EPOCHS), module=module)
         rates = dict(scalars(tmp_path, "learning_rate/auto"))
         assert rates == pytest.approx({step: 0.1 / step for step in range(1, 13)})
         assert list(dict(scalars(tmp_path, "loss/auto"))) == list(range(1, 13))
+        state = weights(tmp_path, 3)
+        assert state.keys() == module.state_dict().keys()
+        for name, tensor in module.state_dict().items():
+            np.testing.assert_array_equal(state[name], tensor.numpy(), err_msg=name)
 
 
 TWO_PROCESSES = """
@@ -448,11 +440,11 @@ class TestEvaluatorFrom:
         with pytest.raises(ValueError, match="data must name each data loader once"):
             evaluator_from(LitModel, DataModule, data=("training", "training"))
         with pytest.raises(ValueError, match="data must be one name where datamodule is a DataLoader"):
-            evaluator_from(LitModel, DataLoader([1]), data=("training", "validation"))
+            evaluator_from(LitModel, DataLoader([1]), data=BOTH)
 
     def test_training_and_validation_in_one_pass(self):
-        found = self.measured(evaluator_from(LitModel, DataModule, data=("training", "validation")))
-        assert [item.name for item in found.datasets] == ["training", "validation"]
+        found = self.measured(evaluator_from(LitModel, DataModule, data=BOTH))
+        assert [item.name for item in found.datasets] == list(BOTH)
         for item in found.datasets:
             alone = self.measured(evaluator_from(LitModel, DataModule, data=item.name))
             assert (alone.num_samples, alone.samples_sha256) == (item.num_samples, item.samples_sha256)

@@ -103,16 +103,6 @@ class TestCollector:
             trainer(seeded(make_gpt2), tmp_path, [collector], max_steps=6).train()
         assert RunDirectory(tmp_path / "run").present((0, 1, 2, 3)) == [0, 1]
 
-    def test_the_last_checkpoint_is_the_trained_network(self, tmp_path):
-        network = seeded(make_bert)
-        collector = SummaryCollector(tmp_path / "run", collect_landscape=EPOCHS)
-        trainer(network, tmp_path, [collector], hidden=True).train()
-        state = weights(tmp_path / "run", 3)
-        for name, parameter in network.named_parameters():
-            np.testing.assert_array_equal(state[name], parameter.detach().numpy(), err_msg=name)
-        # Tied, so it is there once.
-        assert "cls.predictions.decoder.weight" not in state
-
     @pytest.mark.parametrize("settings", [STEPS, EPOCHS], ids=["step", "epoch"])
     @pytest.mark.parametrize("start", [4, 6])
     def test_resuming_inside_an_epoch_and_at_its_end(self, tmp_path, settings, start):
@@ -160,11 +150,18 @@ class TestCollector:
         assert RunDirectory(tmp_path / "run").present(tuple(range(13))) == list(range(13))
         assert "checkpoint-writer" not in {thread.name for thread in threading.enumerate()}
 
-    def test_the_learning_rate_is_that_of_the_step(self, tmp_path):
+    def test_the_learning_rate_is_that_of_the_step_and_the_last_checkpoint_the_trained_network(self, tmp_path):
         pytest.importorskip("tensorboard")
         from event_reading import scalars
 
-        trainer(seeded(make_gpt2), tmp_path, [SummaryCollector(tmp_path / "run", collect_freq=1)]).train()
+        network = seeded(make_bert)
+        collector = SummaryCollector(tmp_path / "run", collect_freq=1, collect_landscape=EPOCHS)
+        trainer(network, tmp_path, [collector], hidden=True).train()
+        state = weights(tmp_path / "run", 3)
+        for name, parameter in network.named_parameters():
+            np.testing.assert_array_equal(state[name], parameter.detach().numpy(), err_msg=name)
+        # Tied, so it is there once.
+        assert "cls.predictions.decoder.weight" not in state
         rates = dict(scalars(tmp_path / "run", "learning_rate/auto"))
         assert rates == pytest.approx({step: 0.01 * (13 - step) / 12 for step in range(1, 13)})
 

@@ -381,6 +381,8 @@ DATA_SETS = {
 @pytest.mark.parametrize("kind", DATA_SETS)
 def test_training_equals_a_plain_loop_bit_for_bit(kind):
     model, seen = build(), Snapshots()
+    for parameter in model.network.parameters():
+        parameter.grad = torch.full_like(parameter, 1e6)  # left over, and it does not count
     model.fit(2, DATA_SETS[kind](), DATA_SETS[kind](), callbacks=seen)
     assert_equal_weights(model.network, plain_training(network(), batches((4, 4, 2)), 2))
     known = kind not in ("unsized", "stream")
@@ -430,14 +432,6 @@ def test_clipping_sees_complete_gradients_and_changes_the_step():
         for a, b in zip(model.network.parameters(), network().parameters(), strict=True)
     )
     assert moved**0.5 < 0.1 * (1e-3 + 1.9e-3) * (1 + 1e-9)
-
-
-def test_leftover_gradients_do_not_count():
-    model = build()
-    for parameter in model.network.parameters():
-        parameter.grad = torch.full_like(parameter, 1e6)
-    model.train(1, batches())
-    assert_equal_weights(model.network, plain_training(network(), batches(), 1))
 
 
 class OwnLoss(nn.Module):
@@ -741,16 +735,20 @@ def test_training_errors(method, arguments, error, match):
         getattr(build(), method)(**{"epoch": 2, "train_dataset": batches(), **arguments})
 
 
-def test_training_needs_an_optimizer():
-    model = Model(network(), nn.CrossEntropyLoss(), metrics={"accuracy": accuracy})
-    for method in (model.train, model.fit):
-        with pytest.raises(ValueError, match="optimizer must be given to train, but is None"):
-            method(1, batches())
-    assert set(model.eval(batches())) == {"accuracy"}
-
-
 NO_METRICS = "metrics must be given to evaluate on valid_dataset"
 NO_BATCH = "valid_dataset must yield at least one batch"
+NO_OPTIMIZER = "optimizer must be given to train, but is None"
+NO_LOSS = "loss_fn must return a scalar tensor, the loss, but returned"
+OWN_LOSS = r"network \(as there is no loss_fn\) must return a scalar tensor"
+NO_NUMBER = r"metrics\['mine'\] must return one number for a batch, but returned "
+
+
+def without_optimizer():
+    return Model(network(), nn.CrossEntropyLoss(), metrics={"accuracy": accuracy})
+
+
+def measured_by(value):
+    return build(metrics={"mine": lambda outputs, targets: value(outputs)}).eval(DATA)
 
 
 @pytest.mark.parametrize(
@@ -769,31 +767,19 @@ NO_BATCH = "valid_dataset must yield at least one batch"
         (lambda: build().eval(None), TypeError, "valid_dataset must be a DataLoader or another iterable"),
         (lambda: build().eval([{"inputs": 1, "targets": 2}]), TypeError, "its batch 0 is a dict"),
         (lambda: build().fit(1, DATA, DATA, valid_dataset_sink_mode=1), TypeError, "sink_mode must be a bool"),
+        (lambda: measured_by(lambda outputs: outputs[:, 0]), TypeError, NO_NUMBER + r"Tensor of shape \(4,\)"),
+        (lambda: measured_by(lambda outputs: None), TypeError, f"{NO_NUMBER}NoneType"),
+        (lambda: measured_by(str), TypeError, f"{NO_NUMBER}str"),
+        (lambda: without_optimizer().train(1, DATA), ValueError, NO_OPTIMIZER),
+        (lambda: without_optimizer().fit(1, DATA), ValueError, NO_OPTIMIZER),
+        (lambda: build(loss_fn="none").train(1, DATA), ValueError, rf"{NO_LOSS} one of shape \(4,\).*reduction='mean'"),
+        (lambda: build(loss_fn=lambda *_: 1.0).fit(1, DATA), TypeError, f"{NO_LOSS} float"),
+        (lambda: build(loss_fn=None).train(1, DATA), ValueError, OWN_LOSS),
     ],
 )
-def test_what_an_evaluation_refuses(call, error, match):
+def test_what_a_call_refuses(call, error, match):
     with pytest.raises(error, match=match):
         call()
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(lambda outputs: outputs[:, 0], r"Tensor of shape \(4,\)"), (lambda outputs: None, "NoneType"), (str, "str")],
-)
-def test_a_metric_function_returns_one_number(value, shown):
-    model = build(metrics={"mine": lambda outputs, targets: value(outputs)})
-    with pytest.raises(TypeError, match=rf"metrics\['mine'\] must return one number for a batch, but returned {shown}"):
-        model.eval(batches())
-
-
-def test_the_loss_is_a_scalar_tensor():
-    for method in ("train", "fit"):
-        with pytest.raises(ValueError, match=r"loss_fn must return a scalar tensor.*shape \(4,\).*reduction='mean'"):
-            getattr(build(loss_fn="none"), method)(1, batches())
-        with pytest.raises(TypeError, match="loss_fn must return a scalar tensor, the loss, but returned float"):
-            getattr(build(loss_fn=lambda outputs, targets: 1.0), method)(1, batches())
-        with pytest.raises(ValueError, match=r"network \(as there is no loss_fn\) must return a scalar tensor"):
-            getattr(build(loss_fn=None), method)(1, batches())
 
 
 WARNED = """
