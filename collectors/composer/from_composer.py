@@ -85,7 +85,7 @@ class FromComposer(StepListener):
         self._callback = callback
         self._loggers = list(loggers)
         self._state: State | None = None
-        self._logger: composer.Logger | None = None
+        self._logger: Any = None
         self._evaluates_alone = self._epoch_is_open = False
         self._seen_at = self._eval_began_at = 0.0
         _warn_of_missing_events(callback)
@@ -110,7 +110,7 @@ class FromComposer(StepListener):
             state.batch = params.train_dataset_element
         for name, value in values.items():
             setattr(state, name, value)
-        self._run_events((event,), run_context)
+        self._run(event, run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         params, state, now = run_context.original_args(), self._now, perf_counter()
@@ -121,7 +121,7 @@ class FromComposer(StepListener):
         )
         self._seen_at = now
         if self._loggers:
-            self._log({"loss/train/total": float(params.net_outputs)})
+            self._logger.log_metrics({"loss/train/total": float(params.net_outputs)})
         self._run("on_train_step_end", run_context)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
@@ -165,7 +165,7 @@ class FromComposer(StepListener):
             EVAL_LABEL: {name: SimpleNamespace(compute=partial(torch.as_tensor, results[name])) for name in results}
         }
         state.eval_metric_values = dict(results)
-        self._log({f"metrics/{EVAL_LABEL}/{name}": value for name, value in results.items()})
+        self._logger.log_metrics({f"metrics/{EVAL_LABEL}/{name}": value for name, value in results.items()})
         self._run("on_eval_end", run_context)
         # Back in the training around the evaluation, whose time does not count as the training's.
         self._seen_at += perf_counter() - self._eval_began_at
@@ -240,11 +240,9 @@ class FromComposer(StepListener):
         self._epoch_is_open = False
 
     def _run(self, hook: str, run_context: RunContext) -> None:
-        self._run_events(HOOK_EVENTS[hook], run_context)
-
-    def _run_events(self, names: Sequence[str], run_context: RunContext) -> None:
+        """Runs the events of a hook, or of a name in ``HOOK_EVENTS`` that stands for one; others are events."""
         state = self._now
-        for name in names:
+        for name in HOOK_EVENTS.get(hook, (hook,)):
             event = composer.Event(name)
             # Loggers are there before anybody logs, and flush after everybody has.
             order = [*self._loggers, self._callback] if event is composer.Event.INIT else self._everyone
@@ -254,10 +252,6 @@ class FromComposer(StepListener):
         # A callback ended the duration, and it is over. Not `==`: durations of different units cannot be compared.
         if duration is not None and duration is not self._duration and state.timestamp >= duration:
             run_context.request_stop()
-
-    def _log(self, values: dict[str, Any]) -> None:
-        if self._logger is not None:
-            self._logger.log_metrics(values)
 
 
 add_hooks(FromComposer, FromComposer._run, ("on_train_step_begin", "on_train_end"))

@@ -221,10 +221,6 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
         params.list_callback = self._manager.callbacks
         self._in_epoch = self._stop_passed_on = False
 
-    def _end_run(self) -> None:
-        self._context = None
-        self._manager.__exit__(None, None, None)
-
     def _end_epoch(self, state: State) -> None:
         self._in_epoch = False
         self._call("epoch_checkpoint", state)
@@ -264,13 +260,9 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
             raise
 
     def _fail(self, error: BaseException) -> None:
-        context, self._context = self._context, None
-        if context is None:
-            return
-        self._audience, self._training = self._manager, None
-        self._evaluates_for_fit = False
-        self._manager.on_exception(context, error)
-        self._manager.__exit__(type(error), error, error.__traceback__)
+        if self._context is not None:
+            self._training, self._evaluates_for_fit = None, False
+            self._end_run(error)
 
     def _give_up(self) -> None:
         """Ends a run that failed without Composer saying how."""

@@ -197,6 +197,14 @@ def factors_of(layer: nn.Module, seen: Observation, variant: str) -> Factors:
     return Factors(a, g, 1.0, 1.0)
 
 
+def whole_factors(layer: nn.Module, seen: Observation, variant: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns A and G as matrices, with zeros beside their diagonal blocks; of an Embedding's A the diagonal."""
+    dense: Any = torch.block_diag
+    factors, (a_width, g_width) = factors_of(layer, seen, variant), widths(layer)
+    a = factors.a if factors.a.dim() == 1 else dense(*factors.a)[:a_width, :a_width]
+    return a, dense(*factors.g)[:g_width, :g_width]
+
+
 def inverses(layer: nn.Module, factors: Factors, damping: float, variant: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns (sqrt(T) A + sqrt(damping) I)^-1, and of G in diagonal blocks; of an Embedding's A the diagonal."""
     for name, factor in (("A", factors.a), ("G", factors.g)):
@@ -236,11 +244,6 @@ def _gram(rows: torch.Tensor, split: int) -> torch.Tensor:
 def _g_split(layer: nn.Module, variant: str, split: int) -> int:
     """Returns the size of a diagonal block of G: MindSpore on a GPU keeps that of an Embedding whole."""
     return layer.embedding_dim if isinstance(layer, nn.Embedding) and variant == MINDSPORE_GPU else split
-
-
-def whole(blocks: torch.Tensor, width: int) -> torch.Tensor:
-    """Returns the matrix of shape (width, width) that has these diagonal blocks, and zeros beside them."""
-    return torch.block_diag(*blocks)[:width, :width]
 
 
 def _block_shape(width: int, split: int) -> tuple[int, int, int]:

@@ -103,7 +103,7 @@ class TestCollector:
         # Four batches make two steps: Lightning does not carry the last one over to the next epoch.
         assert trainer.global_step == 4
         assert run.present(tuple(range(13))) == list(range(5))
-        assert run.metadata.step_per_epoch == (2 if automatic else None)
+        assert run.metadata.step_per_epoch == 2
         groups = [found[:3], found[3:4], found[4:7], found[7:]]
         recorded = dict(scalars(tmp_path, "loss/auto"))
         assert recorded == {step: pytest.approx(np.mean(group), rel=1e-5) for step, group in enumerate(groups, 1)}
@@ -280,9 +280,8 @@ class TestEvaluatorFrom:
         evaluator.close()
         return state
 
-    def loss(self, module, stage="validation"):
-        callback_fn = evaluator_from(module, DataModule, stage=stage)
-        own, network, loader, _ = callback_fn()
+    def loss(self, module, stage=None, data=DataModule):
+        own, network, loader, _ = evaluator_from(module, data, stage=stage)()
         network.eval()
         run = own.forward(network)
         with torch.no_grad():
@@ -345,9 +344,9 @@ class TestEvaluatorFrom:
                 assert batch_idx == dataloader_idx == 0
                 return super().validation_step(batch, 0)
 
-        expected = self.loss(lambda: seeded(LitModel))
+        expected = self.loss(lambda: seeded(LitModel), "validation")
         for kind in (Silent, WithoutValidation, Named, Alone, Two):
-            assert self.loss(lambda kind=kind: seeded(kind), None) == pytest.approx(expected, rel=1e-6)
+            assert self.loss(lambda kind=kind: seeded(kind)) == pytest.approx(expected, rel=1e-6)
         assert self.loss(lambda: seeded(LitModel), "training") == pytest.approx(expected, rel=1e-6)
 
     def test_metrics_inside_the_module_start_anew(self):
@@ -375,12 +374,8 @@ class TestEvaluatorFrom:
             def setup(self, stage):
                 self.data = TensorDataset(0.5 * features(), classes())
 
-        losses = []
-        for data in (Scaled, Halved):
-            own, network, loader, _ = evaluator_from(lambda: seeded(LitModel), data)()
-            network.eval()
-            losses.append([own.forward(network)(batch).loss.item() for batch in loader])
-        assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+        one, other = (self.loss(lambda: seeded(LitModel), data=data) for data in (Scaled, Halved))
+        assert one == pytest.approx(other, rel=1e-6)
 
     def test_the_modules_own_loaders(self):
         class WithData(LitModel):

@@ -207,21 +207,13 @@ def _streamed(
 
 
 def _with_passes(source: SampleSource, limit: float, facts: PassFacts | None = None) -> Samples:
-    read = source.read_fast or source.read
-    size = _BLOCK_SHARE * limit
-    samples, facts = first_pass(read, size, without_batches=source.without_batches, facts=facts)
-    return samples.head_of(SampleStream(read, facts, size, copied=source.count is None, join=_join))
-
-
-def first_pass(
-    read: Callable[[], Iterator[Batch]], head_size: float, *, without_batches: bool, facts: PassFacts | None = None
-) -> tuple[Samples, PassFacts]:
-    """Reads all samples once; returns the head (two batches at least), which stays in memory, and the facts of all."""
+    """Reads all samples once; returns the head (two batches at least), which stays in memory, with passes over all."""
+    read, block_size = source.read_fast or source.read, _BLOCK_SHARE * limit
     digest, head = SampleDigest(), SampleWriter()
     sizes: list[int] = []
     marks: list[int] = []
     for batch in read():
-        in_head = len(sizes) < _HEAD_BATCHES or head.size < min(head_size, _HEAD_BYTES)
+        in_head = len(sizes) < _HEAD_BATCHES or head.size < min(block_size, _HEAD_BYTES)
         if in_head:
             head.add(batch)
         elif facts is not None:
@@ -234,7 +226,8 @@ def first_pass(
         raise no_samples()
     if facts is None:
         facts = PassFacts(tuple(sizes), tuple(marks), digest.hexdigest())
-    return head.finish(without_batches=without_batches).without_store(), facts
+    samples = head.finish(without_batches=source.without_batches).without_store()
+    return samples.head_of(SampleStream(read, facts, block_size, copied=source.count is None, join=_join))
 
 
 def _join(batches: Sequence[Batch]) -> Samples:

@@ -197,28 +197,19 @@ def test_a_true_exit_value_does_not_hide_an_error():
         build().train(1, batches(), Swallows(at="on_train_end", action=fail))
 
 
-class InheritsOldStyle(OldStyle):
-    pass
-
-
-def test_legacy_hooks_run_in_train_and_eval_without_a_warning():
+def test_legacy_hooks_run_in_both_phases_and_warn_in_fit():
     callback, model = OldStyle(), build()
+    train, evaluation = ([(mode, hook) for hook in LEGACY_HOOKS] for mode in ("train", "eval"))
     model.train(1, batches((4,)), callback)
     model.eval(batches((4,)), callback)
-    assert callback.calls == [(mode, hook) for mode in ("train", "eval") for hook in LEGACY_HOOKS]
-
-
-def test_legacy_hooks_in_fit_warn_and_run_in_both_phases():
-    callback = InheritsOldStyle()
-    with pytest.warns(DeprecationWarning, match="InheritsOldStyle with the legacy hooks"):
-        build().fit(1, batches((4,)), batches((4,)), callbacks=callback)
-    train, evaluation = ([(mode, hook) for hook in LEGACY_HOOKS] for mode in ("train", "eval"))
-    assert callback.calls == [*train[:4], *evaluation, *train[4:]]
+    with pytest.warns(DeprecationWarning, match="OldStyle with the legacy hooks"):
+        model.fit(1, batches((4,)), batches((4,)), callbacks=callback)
+    assert callback.calls == [*train, *evaluation, *train[:4], *evaluation, *train[4:]]
 
 
 def test_a_strict_manager_refuses_legacy_hooks_in_fit():
-    manager, model = CallbackManager([InheritsOldStyle()], strict=True), build()
-    with pytest.raises(ValueError, match=r"InheritsOldStyle with .*Rename begin to on_train_begin or on_eval_begin"):
+    manager, model = CallbackManager([OldStyle()], strict=True), build()
+    with pytest.raises(ValueError, match=r"OldStyle with .*Rename begin to on_train_begin or on_eval_begin"):
         model.fit(1, batches(), callbacks=manager)
     model.train(1, batches(), callbacks=manager)
     assert manager.callbacks[0].calls

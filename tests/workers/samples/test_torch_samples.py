@@ -26,8 +26,8 @@ from workers.errors import SamplesError
 from workers.measurement_options import MeasurementOptions
 from workers.samples import sources
 from workers.samples.array_samples import read_array_samples
-from workers.samples.batches import Batch
-from workers.samples.samples import SampleStream
+from workers.samples.batches import Batch, quick_mark
+from workers.samples.samples import PassFacts, SampleStream
 from workers.samples.torch_samples import read_samples
 
 COUNT = 30
@@ -81,6 +81,14 @@ def reusing():
         yield inputs, targets
 
 
+class Once:
+    def __init__(self, items):
+        self.items = iter(items)
+
+    def __iter__(self):
+        return self.items
+
+
 KINDS = {
     "loader": (lambda: DataLoader(DATA, batch_size=8), [8, 8, 8, 6]),
     "shuffling loader": (lambda: DataLoader(DATA, batch_size=8, shuffle=True), [8, 8, 8, 6]),
@@ -99,6 +107,7 @@ KINDS = {
     "list of batches": (batch_list, [8, 8, 8, 6]),
     "generator": (lambda: (batch for batch in batch_list()), [8, 8, 8, 6]),
     "generator of the same tensors": (reusing, [10, 10, 10]),
+    "iterable that can be read once": (lambda: Once(batch_list()), [8, 8, 8, 6]),
 }
 
 
@@ -298,17 +307,6 @@ def test_batches_that_are_counted_are_read_however_many_they_are(few_are_endless
     assert read_any(make(batches), MeasurementOptions())[0].count == 84
 
 
-def test_an_iterable_that_can_be_read_once():
-    class Once:
-        def __init__(self):
-            self.batches = iter(batch_list())
-
-        def __iter__(self):
-            return self.batches
-
-    assert read(Once())[0] == list(range(COUNT))
-
-
 def test_ragged_batches_are_kept():
     samples, _ = read_samples(sentence_loader(5), MeasurementOptions())
     assert not samples.can_be_cut
@@ -458,7 +456,7 @@ def test_targets_of_any_shape_for_each_sample():
 def test_passes_in_smaller_blocks_hold_the_same_samples():
     """A GPU may have less room than the host, from whose memory the size of a block is chosen."""
     batches = [Batch(torch.full((100, 10), float(number)), torch.zeros(100), 100) for number in range(6)]
-    _, facts = sources.first_pass(lambda: iter(batches), 0.0, without_batches=False)
+    facts = PassFacts((100,) * 6, tuple(map(quick_mark, batches)), "")
     stream = SampleStream(lambda: iter(batches), facts, 1e9, copied=False, join=None)
     (together,) = stream.blocks()
     apart = list(stream.in_blocks_of(2 * 4400).blocks())
