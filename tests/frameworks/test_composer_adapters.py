@@ -50,25 +50,19 @@ def accuracy(outputs, targets):
     return (outputs.argmax(1) == targets).float().mean()
 
 
-def test_the_hooks_are_those_of_our_model():
-    in_model, in_composer = Recorder(), Recorder()
-    our_model({"accuracy": accuracy}).fit(2, cases.loader(), cases.loader(16), callbacks=in_model)
-    run_trainer([InComposer(in_composer)], model=linear_model(), max_duration="2ep", eval_dataloader=cases.loader(16))
+def test_the_hooks_and_the_history_are_those_of_our_model():
+    (in_model, ours), (in_composer, theirs) = ((Recorder(), History()) for _ in range(2))
+    our_model({"accuracy": accuracy}).fit(3, cases.loader(), cases.loader(16), callbacks=[in_model, ours])
+    made = run_trainer([InComposer(in_composer, theirs)], model=linear_model(), eval_dataloader=cases.loader(16))
     assert in_composer.calls == in_model.calls
     for hook, params in in_model.params.items():
-        ours = in_composer.params[hook]
-        assert set(params) - set(ours) <= {"eval_results"}, hook
+        found = in_composer.params[hook]
+        assert set(params) - set(found) <= {"eval_results"}, hook
         for key in ("mode", "epoch_num", "batch_num", "initial_step", "parallel_mode", "device_number"):
-            assert ours.get(key) == params.get(key), (hook, key)
-
-
-def test_history_is_that_of_our_model():
-    in_model, in_composer = History(), History()
-    our_model({"accuracy": accuracy}).fit(3, cases.loader(), cases.loader(16), callbacks=in_model)
-    made = run_trainer([InComposer(in_composer)], model=linear_model(), eval_dataloader=cases.loader(16))
-    assert in_composer.epoch == in_model.epoch == {"epoch": [1, 2, 3]}
-    assert in_composer.history["net_output"] == pytest.approx(in_model.history["net_output"], rel=1e-5)
-    assert in_composer.history["MulticlassAccuracy"] == pytest.approx(in_model.history["accuracy"])
+            assert found.get(key) == params.get(key), (hook, key)
+    assert theirs.epoch == ours.epoch == {"epoch": [1, 2, 3]}
+    assert theirs.history["net_output"] == pytest.approx(ours.history["net_output"], rel=1e-5)
+    assert theirs.history["MulticlassAccuracy"] == pytest.approx(ours.history["accuracy"])
     assert type(made.state.model) is ComposerClassifier
 
 
@@ -313,10 +307,39 @@ class EventRecorder(composer.Callback):
         self.calls.append("post_close")
 
 
-def test_the_events_are_those_of_composer():
-    in_composer, in_model = EventRecorder(), EventRecorder()
-    run_trainer([in_composer], model=linear_model(), max_duration="2ep", eval_dataloader=cases.loader(16))
-    our_model({"accuracy": accuracy}).fit(2, cases.loader(), cases.loader(16), callbacks=FromComposer(in_model))
+class InsideSteps(composer.Callback):
+    """Notes what the state holds within each step, and the gradients before and after the optimizer's step."""
+
+    def __init__(self):
+        self.seen, self.gradients = [], []
+
+    def after_forward(self, state, logger):
+        self.seen.append(("outputs", state.outputs.detach().clone()))
+
+    def after_loss(self, state, logger):
+        assert state.loss.requires_grad
+        self.seen.append(("loss", state.loss.detach().clone()))
+
+    def before_backward(self, state, logger):
+        self.weight = state.model.module[0].weight.detach().clone()
+
+    def after_train_batch(self, state, logger):
+        assert torch.equal(state.model.module[0].weight, self.weight)  # the optimizer has not moved it yet
+        self.seen.append(("gradient", state.model.module[0].weight.grad.clone()))
+        self.seen.append(("inputs", state.batch[0].clone()))
+
+    def eval_after_forward(self, state, logger):
+        self.seen.append(("eval outputs", state.outputs.detach().clone()))
+
+    def batch_end(self, state, logger):
+        assert not torch.equal(state.model.module[0].weight, self.weight)
+
+
+def test_the_events_and_what_the_state_holds_within_a_step_are_those_of_composer():
+    (in_composer, theirs), (in_model, ours) = ((EventRecorder(), InsideSteps()) for _ in range(2))
+    run_trainer([in_composer, theirs], model=linear_model(), max_duration="2ep", eval_dataloader=cases.loader(16))
+    both = [FromComposer(in_model), FromComposer(ours)]
+    our_model({"accuracy": accuracy}).fit(2, cases.loader(), cases.loader(16), callbacks=both)
 
     def told(calls):
         # Before training begins, a Trainer may know its data already.
@@ -325,6 +348,9 @@ def test_the_events_are_those_of_composer():
     assert told(in_model.calls) == told(in_composer.calls)
     assert [call[0] for call in in_model.calls[:4]] == ["init", "before_load", "after_load", "fit_start"]
     assert in_model.losses == pytest.approx(in_composer.losses, rel=1e-5)
+    for (ours_name, our_value), (name, value) in zip(ours.seen, theirs.seen, strict=True):
+        assert ours_name == name
+        torch.testing.assert_close(our_value, value, rtol=1e-4, atol=1e-6, msg=name)
 
 
 def test_an_evaluation_alone_has_composers_events():
@@ -467,43 +493,6 @@ def test_nan_is_found_by_composers_monitor():
         made.network[0].weight.fill_(float("nan"))
     with pytest.raises(RuntimeError, match="Train loss contains a NaN"):
         made.train(1, cases.loader(), callbacks=FromComposer(NaNMonitor()))
-
-
-class InsideSteps(composer.Callback):
-    """Notes what the state holds within each step, and the gradients before and after the optimizer's step."""
-
-    def __init__(self):
-        self.seen, self.gradients = [], []
-
-    def after_forward(self, state, logger):
-        self.seen.append(("outputs", state.outputs.detach().clone()))
-
-    def after_loss(self, state, logger):
-        assert state.loss.requires_grad
-        self.seen.append(("loss", state.loss.detach().clone()))
-
-    def before_backward(self, state, logger):
-        self.weight = state.model.module[0].weight.detach().clone()
-
-    def after_train_batch(self, state, logger):
-        assert torch.equal(state.model.module[0].weight, self.weight)  # the optimizer has not moved it yet
-        self.seen.append(("gradient", state.model.module[0].weight.grad.clone()))
-        self.seen.append(("inputs", state.batch[0].clone()))
-
-    def eval_after_forward(self, state, logger):
-        self.seen.append(("eval outputs", state.outputs.detach().clone()))
-
-    def batch_end(self, state, logger):
-        assert not torch.equal(state.model.module[0].weight, self.weight)
-
-
-def test_what_the_state_holds_within_a_step():
-    in_composer, in_model = InsideSteps(), InsideSteps()
-    run_trainer([in_composer], model=linear_model(), max_duration="1ep", eval_dataloader=cases.loader(16))
-    our_model({"accuracy": accuracy}).fit(1, cases.loader(), cases.loader(16), callbacks=FromComposer(in_model))
-    assert [name for name, _ in in_model.seen] == [name for name, _ in in_composer.seen]
-    for (name, ours), (_, theirs) in zip(in_model.seen, in_composer.seen, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6, msg=name)
 
 
 def test_accumulated_batches_are_stepped_after_the_events():

@@ -51,11 +51,18 @@ def in_our_model(callback, epochs=2):
     made.fit(epochs, batches, batches[:2], callbacks=callback)
 
 
-def test_the_hooks_are_those_of_our_model(mode):
+def test_the_hooks_are_those_of_our_model_and_our_monitors_tell_of_them(mode, capsys):
     pytest.importorskip("torch")
-    ours, theirs = Recorder(), Recorder()
+    ours, theirs, history, losses = Recorder(), Recorder(), History(), []
     in_our_model(ours)
-    fit([InMindSpore(theirs)])
+    note = LambdaCallback(on_train_step_end=lambda run: losses.append(float(run.original_args().net_outputs.asnumpy())))
+    fit([InMindSpore(theirs, history, LossMonitor(3), TimeMonitor(data_time=True), note)])
+    assert history.epoch == {"epoch": [1, 2]}
+    assert history.history["net_output"] == pytest.approx([np.mean(losses[:4]), np.mean(losses[4:])], rel=1e-6)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("epoch", "Train"))]
+    assert [line.split(":")[0] for line in lines] == ["epoch", "Train epoch time", "epoch", "Train epoch time"]
+    assert lines[0] == f"epoch: 1 step: 3, loss is {losses[2]}"
+    assert lines[2] == f"epoch: 2 step: 2, loss is {losses[5]}"
     assert theirs.calls == ours.calls
     for hook, params in ours.params.items():
         for key in ("mode", "epoch_num", "cur_epoch_num", "batch_num", "cur_step_num", "initial_step"):
@@ -75,18 +82,6 @@ def test_an_evaluation_alone(mode):
     assert history.epoch == {"epoch": [1]}
     assert history.history["accuracy"] == [results["accuracy"]]
     assert history.history["net_output"] == pytest.approx([results["loss"]], rel=1e-6)
-
-
-def test_our_monitors(mode, capsys):
-    history, losses = History(), []
-    note = LambdaCallback(step_end=lambda context: losses.append(float(context.original_args().net_outputs.asnumpy())))
-    train([InMindSpore(history, LossMonitor(3), TimeMonitor(data_time=True), note)])
-    assert history.epoch == {"epoch": [1, 2]}
-    assert history.history["net_output"] == pytest.approx([np.mean(losses[:4]), np.mean(losses[4:])], rel=1e-6)
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("epoch", "Train"))]
-    assert [line.split(":")[0] for line in lines] == ["epoch", "Train epoch time", "epoch", "Train epoch time"]
-    assert lines[0] == f"epoch: 1 step: 3, loss is {losses[2]}"
-    assert lines[2] == f"epoch: 2 step: 2, loss is {losses[5]}"
 
 
 def test_nan_stops_the_training(mode):
