@@ -181,7 +181,6 @@ class FromComposer(StepListener):
         return {"callbacks": [list(item) for item in states_of(self._everyone)], "timestamp": time}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on with what ``state_dict`` returned."""
         restore_callbacks(self._everyone, state["callbacks"])
         saved = state["timestamp"]
         if self._state is not None and saved is not None:
@@ -222,8 +221,24 @@ class FromComposer(StepListener):
         return self._state
 
     def _begin(self, run_context: RunContext) -> State:
-        steps_done = getattr(run_context, "epoch_steps", 0)
-        self._state = state_of_run(run_context.original_args(), steps_done, self._everyone)
+        params = run_context.original_args()
+        network, epochs = params.network, params.get("epoch_num")
+        parameter = next(network.parameters(), None)
+        is_model = isinstance(network, ComposerModel)
+        self._state = State(
+            model=network if is_model else NetworkAsComposerModel(network, params.get("loss_fn")),
+            rank_zero_seed=torch.initial_seed(),
+            run_name=type(network).__name__,
+            device=get_device("cpu" if parameter is None else _DEVICES.get(parameter.device.type, "cpu")),
+            max_duration=None if epochs is None else Time(epochs, "ep"),
+            train_dataloader=params.get("train_dataset"),
+            optimizers=params.get("optimizer"),
+            scaler=params.get("loss_scale_manager"),
+            callbacks=self._everyone,
+        )
+        # A training may go on in the middle of an epoch.
+        steps = {"batch": params.get("cur_step_num", 0), "batch_in_epoch": getattr(run_context, "epoch_steps", 0)}
+        self._state.timestamp = Timestamp(epoch=params.get("cur_epoch_num", 0), **steps)
         self._duration = self._state.max_duration
         self._seen_at = self._eval_began_at = perf_counter()
         self._logger = composer.Logger(self._state, destinations=self._loggers)
@@ -296,30 +311,6 @@ class NetworkAsComposerModel(ComposerModel):  # type: ignore[misc]
     def loss(self, outputs: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         (loss_fn,) = self._loss_fn
         return outputs if loss_fn is None else loss_fn(outputs, batch[1])
-
-
-def state_of_run(params: CallbackParameters, epoch_steps: int, callbacks: list[Any]) -> State:
-    """Returns Composer's state of a run of our Model, which begins with ``epoch_steps`` batches of its epoch done."""
-    network = params.network
-    parameter = next(network.parameters(), None)
-    device = "cpu" if parameter is None else _DEVICES.get(parameter.device.type, "cpu")
-    is_model = isinstance(network, ComposerModel)
-    epochs = params.get("epoch_num")
-    state = State(
-        model=network if is_model else NetworkAsComposerModel(network, params.get("loss_fn")),
-        rank_zero_seed=torch.initial_seed(),
-        run_name=type(network).__name__,
-        device=get_device(device),
-        max_duration=None if epochs is None else Time(epochs, "ep"),
-        train_dataloader=params.get("train_dataset"),
-        optimizers=params.get("optimizer"),
-        scaler=params.get("loss_scale_manager"),
-        callbacks=callbacks,
-    )
-    state.timestamp = Timestamp(
-        epoch=params.get("cur_epoch_num", 0), batch=params.get("cur_step_num", 0), batch_in_epoch=epoch_steps
-    )
-    return state
 
 
 def use_data(state: State, dataset: Any, label: str, params: CallbackParameters) -> None:

@@ -38,13 +38,18 @@ EVENT_HOOKS: Mapping[str, tuple[str, ...]] = {
 
 
 def _in_a_run(handle: Callable[[InComposer, State, Logger], None]) -> Callable[[InComposer, State, Logger], None]:
-    """Makes a method for an event do nothing outside of any run, and end the run where it raises."""
+    """Makes a method for an event end the run where it raises, and do nothing outside of any run, by hand."""
 
     @functools.wraps(handle)
     def handle_in_a_run(self: InComposer, state: State, logger: Logger) -> None:
-        if not self._is_outside(state):
+        if self._context is not None:
             with self._noticing_errors():
                 handle(self, state, logger)
+        elif not self._has_begun and int(state.timestamp.batch):
+            raise RuntimeError(
+                f"{type(self).__name__} got an event of a training whose fit_start it did not see. Where run_event is "
+                "overridden, hand on all events: super().run_event(event, state, logger)."
+            )
 
     return handle_in_a_run
 
@@ -203,17 +208,6 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Keeps the states until the next run has begun."""
         self._saved = state["callbacks"]
-
-    def _is_outside(self, state: State) -> bool:
-        """Returns whether an event belongs to no run: somebody runs it by hand, ``trainer.engine.run_event(event)``."""
-        if self._context is not None:
-            return False
-        if not self._has_begun and int(state.timestamp.batch):
-            raise RuntimeError(
-                f"{type(self).__name__} got an event of a training whose fit_start it did not see. Where run_event is "
-                "overridden, hand on all events: super().run_event(event, state, logger)."
-            )
-        return True
 
     def _begin_run(self, params: CallbackParameters) -> None:
         self._manager.__enter__()

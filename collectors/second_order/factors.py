@@ -43,8 +43,6 @@ class Observation:
 
 @dataclass
 class Factors:
-    """The factors of a step."""
-
     a: torch.Tensor  # as in ``Observation``, but the mean
     g: torch.Tensor  # the mean over the gradients of each sample's own loss
     a_positions: float  # how often a sample uses the weights: its square root multiplies ``a`` before the damping

@@ -118,6 +118,14 @@ def weights(folder, number):
     return {name: file.read(name) for name in file.shapes}
 
 
+def assert_same(found, expected, rtol=1e-5, atol=1e-7):
+    """Asserts that two states have the same names, in order, and values."""
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        found_value, value = found[name].astype(np.float64), value.astype(np.float64)
+        np.testing.assert_allclose(found_value, value, rtol=rtol, atol=atol, err_msg=name)
+
+
 def assert_imported(run, framework, states, callback_fn, losses):
     """Asserts that a run of imported checkpoints holds states, by number, whose losses are measured."""
     assert run.metadata.framework == framework

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from cases import Crash, own_values, weights
+from cases import Crash, assert_same, own_values, weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from pages import code_blocks, run_page_block, takes_minutes
 from safetensors.numpy import load_file
@@ -122,8 +122,8 @@ class TestCollector:
         # At an epoch's end its checkpoint is written again, inside an epoch it must not be.
         assert (run.checkpoint_path(1).stat().st_mtime_ns == before) == (settings is STEPS or start == 6)
         for number in settings["intervals"][0]:
-            for name, value in weights(tmp_path / "whole", number).items():
-                np.testing.assert_allclose(weights(tmp_path / "run", number)[name], value, rtol=1e-4, atol=1e-6)
+            found, expected = (weights(tmp_path / name, number) for name in ("run", "whole"))
+            assert_same(found, expected, rtol=1e-4, atol=1e-6)
 
     def test_a_failed_training_is_whole_after_a_second(self, tmp_path):
         collector = SummaryCollector(tmp_path / "run", collect_landscape=STEPS)
@@ -240,10 +240,7 @@ def test_two_processes_that_divide_the_parameters(two_processes, tmp_path):
     assert divided.metadata.network == plain.metadata.network
     assert divided.present(tuple(range(20))) == list(range(7))
     for number in range(7):
-        found, expected = weights(tmp_path / "divided", number), weights(two_processes, number)
-        assert list(found) == list(expected)
-        for name in expected:
-            np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-6)
+        assert_same(weights(tmp_path / "divided", number), weights(two_processes, number), atol=1e-6)
 
 
 def test_a_script_that_dies_loses_nothing(tmp_path):

@@ -135,15 +135,12 @@ def as_whole_batch(item: object, count: int | None = None, samples: Callable[[An
 
 def cut(batch: Batch, start: int, stop: int) -> Batch:
     """Returns some samples of a batch, as views."""
-    return _of_samples(batch, slice(start, stop), min(stop, batch.size) - start)
+    return picked(batch, slice(start, stop), min(stop, batch.size) - start)
 
 
-def picked(batch: Batch, rows: NDArray[np.int64]) -> Batch:
-    """Returns samples of a batch by their numbers, as copies."""
-    return _of_samples(batch, rows, len(rows))
+def picked(batch: Batch, which: slice | NDArray[np.int64], size: int) -> Batch:
+    """Returns so many samples of a batch: those of a slice as views, those with numbers as copies."""
 
-
-def _of_samples(batch: Batch, which: slice | NDArray[np.int64], size: int) -> Batch:
     def part(leaf: Any) -> Any:
         return leaf[which] if is_array(leaf) and leaf.ndim and len(leaf) == batch.size else leaf
 
