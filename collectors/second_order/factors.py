@@ -148,39 +148,30 @@ def exchange(
         return {layer: seen for layer, seen in recorded.items() if seen is not None}
     found: dict[nn.Module, Observation] = {}
     for first, end in itertools.pairwise([0, *(last + 1 for last in last_of_bucket)]):
-        found.update(_summed(dict(itertools.islice(recorded.items(), first, end)), shapes, group))
-    return found
-
-
-def _summed(
-    recorded: Mapping[nn.Module, Observation | None],
-    shapes: Mapping[nn.Module, tuple[torch.Size, torch.Size]],
-    group: Any,
-) -> dict[nn.Module, Observation]:
-    """Returns the sums over all processes; a process without recordings of a layer takes part with zeros."""
-    if not recorded:
-        return {}
-    weight = weight_of(next(iter(recorded)))
-    dtype = torch.float64 if weight.dtype == torch.float64 else torch.float32
-    parts: list[torch.Tensor] = []
-    sums: list[list[float]] = []
-    for layer, seen in recorded.items():
-        if seen is None:
-            parts += [torch.zeros(shape, dtype=dtype, device=weight.device).flatten() for shape in shapes[layer]]
-            sums.append([0.0] * 5)
-        else:
-            parts += [seen.a.to(dtype).flatten(), seen.g.to(dtype).flatten()]
-            sums.append([seen.a_weight, seen.g_weight, seen.samples, seen.calls, seen.batch])
-    flat = torch.cat(parts)
-    numbers = torch.tensor(sums, dtype=torch.float64, device=weight.device)
-    dist.all_reduce(flat, group=group)
-    dist.all_reduce(numbers, group=group)
-    pieces = iter(flat.split_with_sizes([part.numel() for part in parts]))
-    found = {}
-    for layer, (a_weight, g_weight, samples, calls, batch) in zip(recorded, numbers.tolist(), strict=True):
-        a, g = (next(pieces).view(shape) for shape in shapes[layer])
-        if calls:
-            found[layer] = Observation(a, g, a_weight, g_weight, samples, calls, batch)
+        bucket = list(itertools.islice(recorded.items(), first, end))
+        if not bucket:
+            continue
+        weight = weight_of(bucket[0][0])
+        dtype = torch.float64 if weight.dtype == torch.float64 else torch.float32
+        parts: list[torch.Tensor] = []
+        sums: list[list[float]] = []
+        for layer, seen in bucket:
+            if seen is None:
+                # A process without recordings of a layer takes part with zeros.
+                parts += [torch.zeros(shape, dtype=dtype, device=weight.device).flatten() for shape in shapes[layer]]
+                sums.append([0.0] * 5)
+            else:
+                parts += [seen.a.to(dtype).flatten(), seen.g.to(dtype).flatten()]
+                sums.append([seen.a_weight, seen.g_weight, seen.samples, seen.calls, seen.batch])
+        flat = torch.cat(parts)
+        numbers = torch.tensor(sums, dtype=torch.float64, device=weight.device)
+        dist.all_reduce(flat, group=group)
+        dist.all_reduce(numbers, group=group)
+        pieces = iter(flat.split_with_sizes([part.numel() for part in parts]))
+        for (layer, _), (a_weight, g_weight, samples, calls, batch) in zip(bucket, numbers.tolist(), strict=True):
+            a, g = (next(pieces).view(shape) for shape in shapes[layer])
+            if calls:
+                found[layer] = Observation(a, g, a_weight, g_weight, samples, calls, batch)
     return found
 
 

@@ -6,11 +6,10 @@ import subprocess
 import sys
 import warnings
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
-from cases import assert_same, own_values, weights
+from cases import FOLDERS, assert_same, own_values, weights
 from scripts import run_python
 from torch import nn
 from waiting import PATIENCE
@@ -29,7 +28,6 @@ from workers.composer_loss import evaluator_from
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.own_loss import composer_step
 
-HERE = Path(__file__).parent
 STEPS = {"unit": "step", "intervals": [[0, 2, 4, 6, 12]]}
 EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2, 3]]}
 # Python runs this in every process of a page's script, Ray's included; see composer_import.py.
@@ -48,8 +46,7 @@ def site(folder):
     """Returns the environment of a process that imports Composer."""
     (folder / "site").mkdir()
     (folder / "site" / "sitecustomize.py").write_text(SITE)
-    path = os.pathsep.join(map(str, (folder / "site", HERE, HERE.parent / "support", HERE.parents[1])))
-    return {**os.environ, "PYTHONPATH": path, "HOME": str(folder)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "site"), *FOLDERS]), "HOME": str(folder)}
 
 
 def fit(folder, landscape=STEPS, existing="error", **options):

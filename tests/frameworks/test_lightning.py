@@ -4,7 +4,6 @@ import copy
 import os
 import pickle
 import re
-from pathlib import Path
 
 import cloudpickle
 import lightning.pytorch
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import pytorch_lightning
 import torch
-from cases import assert_same, weights
+from cases import FOLDERS, assert_same, weights
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer, run_quietly
 from pages import code_blocks, run_page_block, takes_minutes
 from scripts import run_python, run_script
@@ -233,10 +232,8 @@ if __name__ == "__main__":
 
 
 def run_two_processes(package, tmp_path, strategy):
-    tests = Path(__file__).parents[1]
-    folders = [str(tests / "support"), str(tests / "frameworks"), str(tests.parent)]
     script = tmp_path / "train.py"
-    script.write_text(TWO_PROCESSES.format(folders=folders, name=package))
+    script.write_text(TWO_PROCESSES.format(folders=FOLDERS, name=package))
     environment = {**os.environ, "PL_TORCH_DISTRIBUTED_BACKEND": "gloo"}
     printed = run_python(script, tmp_path / strategy, strategy, cwd=tmp_path, env=environment)
     ranks = sorted(re.findall(r"rank (\d) steps (\d+)", printed))

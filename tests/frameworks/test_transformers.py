@@ -2,19 +2,17 @@
 
 import functools
 import gc
-import os
 import re
 import subprocess
 import sys
 import threading
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from cases import Crash, assert_same, own_values, weights
+from cases import FOLDERS, Crash, assert_same, own_values, weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from pages import code_blocks, run_page_block, takes_minutes
 from safetensors.numpy import load_file
@@ -198,13 +196,11 @@ if __name__ == "__main__":
 
 
 def run_script(tmp_path, crash, *launcher, name="run", fsdp=False):
-    tests = Path(__file__).parents[1]
-    folders = [str(tests / "support"), str(tests / "frameworks"), str(tests.parent)]
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(folders=folders, crash=crash, fsdp=fsdp))
+    script.write_text(SCRIPT.format(folders=FOLDERS, crash=crash, fsdp=fsdp))
     return subprocess.run(
         [sys.executable, *launcher, str(script), str(tmp_path / name)], cwd=tmp_path, capture_output=True,
-        text=True, timeout=3 * PATIENCE, check=False, env={**os.environ},
+        text=True, timeout=3 * PATIENCE, check=False,
     )  # fmt: skip
 
 

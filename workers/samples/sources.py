@@ -130,9 +130,8 @@ def read_source(
     memory: SampleMemory = SampleMemory(),  # noqa: B008
 ) -> Samples:
     """Returns the samples of a source, from another worker of this machine or read now; more notes may be added."""
-    limit = memory.limit if isinstance(memory.limit, int) else memory.limit * free_memory()
-    if memory.obstacle and not isinstance(memory.limit, int):
-        limit *= 2
+    share = memory.limit * (2 if memory.obstacle else 1)
+    limit = memory.limit if isinstance(memory.limit, int) else share * free_memory()
     for held in memory.held:
         taken = _taken(held, source, limit)
         if taken is not None:
