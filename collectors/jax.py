@@ -18,12 +18,10 @@ nnx.Module or a ``JaxNetwork``; an nnx.Module may be given without a function, b
 
 from importlib.util import find_spec
 
-from .networks.jax_network import JaxNetwork
-from .recording.summary_collector import SummaryCollector
-
 if find_spec("jax") is None:
     raise ImportError("collectors.jax needs JAX; install it with pip install 'summary-landscape[jax]'.", name="jax")
 
-import jax as _jax  # noqa: F401  (what makes a network JAX's is looked for only where JAX is imported)
+from .networks.jax_network import JaxNetwork
+from .recording.summary_collector import SummaryCollector
 
 __all__ = ["JaxNetwork", "SummaryCollector"]

@@ -139,13 +139,8 @@ class InMindSpore(HostedCallbacks, mindspore.train.Callback):  # type: ignore[mi
 
     def __exit__(self, error_type: Any, error: BaseException | None, traceback: Any) -> None:
         self._depth -= 1
-        if self._depth:
-            return
-        context, self._context = self._context, None
-        self._audience = self._manager
-        if error is not None and context is not None:
-            self._manager.on_exception(context, error)
-        self._manager.__exit__(error_type, error, traceback)
+        if not self._depth:
+            self._end_run(error)
 
     def on_train_begin(self, run_context: Any) -> None:
         """Checks that what is asked for can be seen; our callbacks begin with the first epoch."""

@@ -174,6 +174,14 @@ class HostedCallbacks:
     def _params(self) -> Any:
         return self._context.original_args()
 
+    def _end_run(self, error: BaseException | None = None) -> None:
+        """Leaves the callbacks; those of a run that failed are told of it before."""
+        context, self._context = self._context, None
+        self._audience = self._manager
+        if error is not None and context is not None:
+            self._manager.on_exception(context, error)
+        self._manager.__exit__(None, error, None)
+
 
 def silent(event: str, **values: Any) -> None:
     """Tells nobody."""

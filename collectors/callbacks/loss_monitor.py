@@ -53,8 +53,10 @@ class LossMonitor(BuiltInCallback):
     def step_end(self, run_context: RunContext) -> None:
         params = parameters_of(run_context)
         loss = step_loss(params["net_outputs"])
-        epoch, step = params.get("cur_epoch_num", 1), self._step_in_epoch(params)
-        prints = self._is_time_to_print(params["cur_step_num"])
+        epoch, step = params.get("cur_epoch_num", 1), params["cur_step_num"]
+        prints = self._is_time_to_print(step)
+        in_epoch = params.get("batch_num") if self._data_has_length else None
+        step = int((step - 1) % in_epoch + 1 if in_epoch else step - self._epoch_start)
         self._unread.append((epoch, step, loss))
         if prints or isinstance(loss, float) or len(self._unread) >= _UNREAD_LIMIT:
             self._read_losses(run_context)
@@ -75,11 +77,6 @@ class LossMonitor(BuiltInCallback):
         self._data_has_length = params.get("batch_num", 0) is not None
         self._unread: list[tuple[int, int, float | torch.Tensor]] = []
         self._last_was_finite = True
-
-    def _step_in_epoch(self, params: dict[str, Any]) -> int:
-        if self._data_has_length and params.get("batch_num"):
-            return int((params["cur_step_num"] - 1) % params["batch_num"] + 1)
-        return int(params["cur_step_num"] - self._epoch_start)
 
     def _is_time_to_print(self, step: int) -> bool:
         every = self._per_print_times

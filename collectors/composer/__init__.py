@@ -7,6 +7,6 @@ except ImportError as error:
         f"Composer cannot be imported ({error}); install it with pip install 'summary-landscape[composer]'."
     ) from error
 
-from .collector import SummaryCollector as SummaryCollector
 from .from_composer import FromComposer as FromComposer
 from .in_composer import InComposer as InComposer
+from .in_composer import SummaryCollector as SummaryCollector

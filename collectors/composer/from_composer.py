@@ -85,7 +85,7 @@ class FromComposer(StepListener):
         self._callback = callback
         self._loggers = list(loggers)
         self._state: State | None = None
-        self._logger: composer.Logger | None = None
+        self._logger: Any = None
         self._evaluates_alone = self._epoch_is_open = False
         self._seen_at = self._eval_began_at = 0.0
         _warn_of_missing_events(callback)
@@ -110,7 +110,7 @@ class FromComposer(StepListener):
             state.batch = params.train_dataset_element
         for name, value in values.items():
             setattr(state, name, value)
-        self._run_events((event,), run_context)
+        self._run(event, run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         params, state, now = run_context.original_args(), self._now, perf_counter()
@@ -121,7 +121,7 @@ class FromComposer(StepListener):
         )
         self._seen_at = now
         if self._loggers:
-            self._log({"loss/train/total": float(params.net_outputs)})
+            self._logger.log_metrics({"loss/train/total": float(params.net_outputs)})
         self._run("on_train_step_end", run_context)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
@@ -165,7 +165,7 @@ class FromComposer(StepListener):
             EVAL_LABEL: {name: SimpleNamespace(compute=partial(torch.as_tensor, results[name])) for name in results}
         }
         state.eval_metric_values = dict(results)
-        self._log({f"metrics/{EVAL_LABEL}/{name}": value for name, value in results.items()})
+        self._logger.log_metrics({f"metrics/{EVAL_LABEL}/{name}": value for name, value in results.items()})
         self._run("on_eval_end", run_context)
         # Back in the training around the evaluation, whose time does not count as the training's.
         self._seen_at += perf_counter() - self._eval_began_at
@@ -175,16 +175,18 @@ class FromComposer(StepListener):
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the callback's and the loggers' states, and the training's time in Composer's units."""
-        return {
-            "callbacks": [list(item) for item in states_of(self._everyone)],
-            "timestamp": None if self._state is None else save_timestamp(self._state.timestamp),
-        }
+        time = None if self._state is None else self._state.timestamp.state_dict()
+        if time is not None:
+            time |= {name: value.total_seconds() for name, value in time.items() if isinstance(value, timedelta)}
+        return {"callbacks": [list(item) for item in states_of(self._everyone)], "timestamp": time}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on with what ``state_dict`` returned."""
         restore_callbacks(self._everyone, state["callbacks"])
-        if self._state is not None and state["timestamp"] is not None:
-            self._state.timestamp = load_timestamp(state["timestamp"])
+        saved = state["timestamp"]
+        if self._state is not None and saved is not None:
+            times = {name: timedelta(seconds=saved[name]) for name in saved if name.endswith("_wct")}
+            self._state.timestamp = Timestamp()
+            self._state.timestamp.load_state_dict({**saved, **times})
             self._seen_at = perf_counter()
 
     def __exit__(self, *_: object) -> None:
@@ -219,8 +221,24 @@ class FromComposer(StepListener):
         return self._state
 
     def _begin(self, run_context: RunContext) -> State:
-        steps_done = getattr(run_context, "epoch_steps", 0)
-        self._state = state_of_run(run_context.original_args(), steps_done, self._everyone)
+        params = run_context.original_args()
+        network, epochs = params.network, params.get("epoch_num")
+        parameter = next(network.parameters(), None)
+        is_model = isinstance(network, ComposerModel)
+        self._state = State(
+            model=network if is_model else NetworkAsComposerModel(network, params.get("loss_fn")),
+            rank_zero_seed=torch.initial_seed(),
+            run_name=type(network).__name__,
+            device=get_device("cpu" if parameter is None else _DEVICES.get(parameter.device.type, "cpu")),
+            max_duration=None if epochs is None else Time(epochs, "ep"),
+            train_dataloader=params.get("train_dataset"),
+            optimizers=params.get("optimizer"),
+            scaler=params.get("loss_scale_manager"),
+            callbacks=self._everyone,
+        )
+        # A training may go on in the middle of an epoch.
+        steps = {"batch": params.get("cur_step_num", 0), "batch_in_epoch": getattr(run_context, "epoch_steps", 0)}
+        self._state.timestamp = Timestamp(epoch=params.get("cur_epoch_num", 0), **steps)
         self._duration = self._state.max_duration
         self._seen_at = self._eval_began_at = perf_counter()
         self._logger = composer.Logger(self._state, destinations=self._loggers)
@@ -237,11 +255,9 @@ class FromComposer(StepListener):
         self._epoch_is_open = False
 
     def _run(self, hook: str, run_context: RunContext) -> None:
-        self._run_events(HOOK_EVENTS[hook], run_context)
-
-    def _run_events(self, names: Sequence[str], run_context: RunContext) -> None:
+        """Runs the events of a hook, or of a name in ``HOOK_EVENTS`` that stands for one; others are events."""
         state = self._now
-        for name in names:
+        for name in HOOK_EVENTS.get(hook, (hook,)):
             event = composer.Event(name)
             # Loggers are there before anybody logs, and flush after everybody has.
             order = [*self._loggers, self._callback] if event is composer.Event.INIT else self._everyone
@@ -251,10 +267,6 @@ class FromComposer(StepListener):
         # A callback ended the duration, and it is over. Not `==`: durations of different units cannot be compared.
         if duration is not None and duration is not self._duration and state.timestamp >= duration:
             run_context.request_stop()
-
-    def _log(self, values: dict[str, Any]) -> None:
-        if self._logger is not None:
-            self._logger.log_metrics(values)
 
 
 add_hooks(FromComposer, FromComposer._run, ("on_train_step_begin", "on_train_end"))
@@ -301,44 +313,7 @@ class NetworkAsComposerModel(ComposerModel):  # type: ignore[misc]
         return outputs if loss_fn is None else loss_fn(outputs, batch[1])
 
 
-def state_of_run(params: CallbackParameters, epoch_steps: int, callbacks: list[Any]) -> State:
-    """Returns Composer's state of a run of our Model, which begins with ``epoch_steps`` batches of its epoch done."""
-    network = params.network
-    parameter = next(network.parameters(), None)
-    device = "cpu" if parameter is None else _DEVICES.get(parameter.device.type, "cpu")
-    is_model = isinstance(network, ComposerModel)
-    epochs = params.get("epoch_num")
-    state = State(
-        model=network if is_model else NetworkAsComposerModel(network, params.get("loss_fn")),
-        rank_zero_seed=torch.initial_seed(),
-        run_name=type(network).__name__,
-        device=get_device(device),
-        max_duration=None if epochs is None else Time(epochs, "ep"),
-        train_dataloader=params.get("train_dataset"),
-        optimizers=params.get("optimizer"),
-        scaler=params.get("loss_scale_manager"),
-        callbacks=callbacks,
-    )
-    state.timestamp = Timestamp(
-        epoch=params.get("cur_epoch_num", 0), batch=params.get("cur_step_num", 0), batch_in_epoch=epoch_steps
-    )
-    return state
-
-
 def use_data(state: State, dataset: Any, label: str, params: CallbackParameters) -> None:
     """Begins to go through a data set, of which ``params`` may know the number of batches."""
     steps = params.get("batch_num")
     state.set_dataloader(dataset, label, -1 if steps is None else steps)
-
-
-def save_timestamp(timestamp: Timestamp) -> dict[str, Any]:
-    values = timestamp.state_dict()
-    return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in values.items()}
-
-
-def load_timestamp(values: dict[str, Any]) -> Timestamp:
-    timestamp = Timestamp()
-    timestamp.load_state_dict(
-        {name: timedelta(seconds=value) if name.endswith("_wct") else value for name, value in values.items()}
-    )
-    return timestamp

@@ -1,4 +1,4 @@
-"""InComposer: callbacks of this library inside a Composer trainer, and what they read in ``cb_params``."""
+"""InComposer, callbacks of this library inside a Composer trainer, of which its SummaryCollector is one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import torch
 from ..callbacks.callback import Callback, CallbackParameters, RunContext, begin_evaluation, training_parameters
 from ..callbacks.callback_manager import HostedCallbacks, restore_callbacks, states_of
 from ..networks.torch_network import unwrap
+from ..recording.summary_collector import SummaryCollector as _SummaryCollector
+from ..recording.trainer_collector import HasCollector, takes_arguments_of
 
 if TYPE_CHECKING:
     from composer import Logger, State
@@ -36,13 +38,18 @@ EVENT_HOOKS: Mapping[str, tuple[str, ...]] = {
 
 
 def _in_a_run(handle: Callable[[InComposer, State, Logger], None]) -> Callable[[InComposer, State, Logger], None]:
-    """Makes a method for an event do nothing outside of any run, and end the run where it raises."""
+    """Makes a method for an event end the run where it raises, and do nothing outside of any run, by hand."""
 
     @functools.wraps(handle)
     def handle_in_a_run(self: InComposer, state: State, logger: Logger) -> None:
-        if not self._is_outside(state):
+        if self._context is not None:
             with self._noticing_errors():
                 handle(self, state, logger)
+        elif not self._has_begun and int(state.timestamp.batch):
+            raise RuntimeError(
+                f"{type(self).__name__} got an event of a training whose fit_start it did not see. Where run_event is "
+                "overridden, hand on all events: super().run_event(event, state, logger)."
+            )
 
     return handle_in_a_run
 
@@ -202,26 +209,11 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
         """Keeps the states until the next run has begun."""
         self._saved = state["callbacks"]
 
-    def _is_outside(self, state: State) -> bool:
-        """Returns whether an event belongs to no run: somebody runs it by hand, ``trainer.engine.run_event(event)``."""
-        if self._context is not None:
-            return False
-        if not self._has_begun and int(state.timestamp.batch):
-            raise RuntimeError(
-                f"{type(self).__name__} got an event of a training whose fit_start it did not see. Where run_event is "
-                "overridden, hand on all events: super().run_event(event, state, logger)."
-            )
-        return True
-
     def _begin_run(self, params: CallbackParameters) -> None:
         self._manager.__enter__()
         self._context, self._has_begun = RunContext(params), True
         params.list_callback = self._manager.callbacks
         self._in_epoch = self._stop_passed_on = False
-
-    def _end_run(self) -> None:
-        self._context = None
-        self._manager.__exit__(None, None, None)
 
     def _end_epoch(self, state: State) -> None:
         self._in_epoch = False
@@ -262,13 +254,9 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
             raise
 
     def _fail(self, error: BaseException) -> None:
-        context, self._context = self._context, None
-        if context is None:
-            return
-        self._audience, self._training = self._manager, None
-        self._evaluates_for_fit = False
-        self._manager.on_exception(context, error)
-        self._manager.__exit__(type(error), error, error.__traceback__)
+        if self._context is not None:
+            self._training, self._evaluates_for_fit = None, False
+            self._end_run(error)
 
     def _give_up(self) -> None:
         """Ends a run that failed without Composer saying how."""
@@ -282,6 +270,46 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
         if on_its_way is None and getattr(error, "__notes__", None):
             # Otherwise what the callbacks raised would be lost; Composer logs it.
             raise error
+
+
+class SummaryCollector(HasCollector, InComposer):
+    """Records a Composer training for TensorBoard, and saves checkpoints from which landscapes are drawn later.
+
+    A ``composer.Callback`` for ``composer.Trainer(callbacks=[...])`` that collects what
+    ``collectors.SummaryCollector`` collects, with the same arguments. What is saved is the ComposerModel that the
+    trainer was given, without what the trainer wraps around it, so ``callback_fn`` returns a ComposerModel built alike
+    (see ``workers.composer_loss``). A step is a batch, however many microbatches it is made of. The numbers are
+    those of Composer's ``state.timestamp``: an epoch that ends early because the duration is over does not count.
+
+    A training that resumes from a checkpoint of Composer (``load_path``, or a second ``Trainer.fit``) continues the
+    numbering; pass ``existing="resume"`` to continue the directory of the first part, which a second ``Trainer.fit``
+    does by itself. Close the trainer when training fails: Composer does not tell its callbacks of errors. Until then
+    the directory lacks at most the checkpoints that are being written.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value; when training begins, the weights are sharded (FSDP).
+        ImportError: summaries are asked for explicitly, and TensorBoard is not installed.
+    """
+
+    ends_partial_epochs = False
+
+    @takes_arguments_of(_SummaryCollector.__init__)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._collector = _SummaryCollector(*arguments, **options)
+        super().__init__(self._collector)
+        self._has_run = False
+
+    def fit_start(self, state: State, logger: Logger) -> None:
+        if state.fsdp_enabled:
+            raise ValueError(
+                "parallelism_config must not shard the weights (FSDP), because no process has all of them then; train "
+                "with DDP, or without the SummaryCollector."
+            )
+        if self._has_run and int(state.timestamp.batch):
+            self._collector._existing = "resume"
+        super().fit_start(state, logger)
+        self._has_run = True
 
 
 def _training_parameters(state: State) -> CallbackParameters:

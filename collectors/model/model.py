@@ -177,19 +177,9 @@ class Model:
         numbers of samples. Training and evaluations share one run context: a stop asked for in an evaluation
         stops training as well.
 
-        Args:
-            epoch: as in ``train``.
-            train_dataset: as in ``train``.
-            valid_dataset: the batches of an evaluation; None makes none.
-            valid_frequency: evaluate after every so many epochs, or after the epochs with these numbers
-                (the first is 1).
-            callbacks: as in ``train``.
-            dataset_sink_mode: as in ``train``.
-            valid_dataset_sink_mode: the same for evaluations.
-            sink_size: as in ``train``.
-            initial_epoch: as in ``train``.
-            progress: as in ``train``.
-            resume_from: as in ``train``.
+        It takes the arguments of ``train``, and between them ``valid_dataset``, the batches of an evaluation (None
+        makes none), and ``valid_frequency``: evaluate after every so many epochs, or after the epochs with these
+        numbers (the first is 1). ``valid_dataset_sink_mode`` is accepted as ``dataset_sink_mode`` is.
 
         Raises:
             TypeError: as ``train``; ``valid_frequency`` is neither int nor list.

@@ -19,12 +19,7 @@ NETWORK_KINDS = (
     "a torch.nn.Module, a keras.Model, a mindspore.nn.Cell, a flax.nnx.Module, or a collectors.jax.JaxNetwork"
 )
 # A Keras model is a torch.nn.Module as well where PyTorch is its back end, so it comes first.
-_READERS = {
-    "keras": ".keras_network",
-    "mindspore": ".mindspore_network",
-    "jax": ".jax_arrays",
-    "torch": ".torch_network",
-}
+_FRAMEWORKS = ("keras", "mindspore", "jax", "torch")
 
 
 class NetworkReader(Protocol):
@@ -41,7 +36,7 @@ class NetworkReader(Protocol):
 
 
 def framework_of(value: object) -> str | None:
-    return next((name for name in _READERS if name in sys.modules and _reader(name).owns(value)), None)
+    return next((name for name in _FRAMEWORKS if name in sys.modules and _reader(name).owns(value)), None)
 
 
 def reader_of(network: object) -> NetworkReader:
@@ -113,4 +108,4 @@ def is_network(value: object) -> bool:
 
 
 def _reader(name: str) -> NetworkReader:
-    return cast(NetworkReader, import_module(_READERS[name], __package__))
+    return cast(NetworkReader, import_module(f".{name}_network", __package__))

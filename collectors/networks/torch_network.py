@@ -7,7 +7,7 @@ import itertools
 import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -23,7 +23,16 @@ _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _NORMALIZATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 _BIASES = ("bias", "bias_k", "bias_v")  # those of attention have three axes
 _ROLES: tuple[Role, ...] = ("parameter", "buffer")
-Entry: TypeAlias = tuple[Role, str, torch.Tensor]
+
+
+class Entry(NamedTuple):
+    """A parameter or persistent buffer, as a network has it."""
+
+    role: Role
+    name: str
+    tensor: torch.Tensor
+    layer: nn.Module | None  # whose weights it is a part of, behind a parametrization too; None for a gain
+    key: str  # its name there
 
 
 def owns(value: object) -> bool:
@@ -60,28 +69,41 @@ def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
     """Returns each parameter and persistent buffer, each storage once, in order; offloaded ones have their values."""
     module = unwrap(network)
     entries = named_entries(module)
-    for _, name, tensor in entries:
+    for _, name, tensor, *_ in entries:
         if is_divided(tensor):
             raise TypeError(
                 f"network's {canonical_name(name)!r} is sharded ({type(tensor).__name__}): a process has a part of it "
                 "only. Gather the full tensors first; a SummaryCollector does so by itself."
             )
-    return tensor_infos(module, entries, values=offloaded_values(module))
+    return tensor_infos(entries, values=offloaded_values(module))
 
 
 def named_entries(module: nn.Module) -> list[Entry]:
-    """Returns role, name and tensor of every parameter and persistent buffer, tied ones under each of their names."""
+    """Returns every parameter and persistent buffer with its place, tied ones under each of their names."""
     # Wrappers change what named_parameters returns.
-    layers = [*module.named_modules(remove_duplicate=False)]
-    for path, layer in layers:
+    layers = dict(module.named_modules(remove_duplicate=False))
+    for path, layer in layers.items():
         _check_not_scripted(f"network's {path!r}", layer)
     return [
-        (role, f"{path}.{key}" if path else key, tensor)
+        Entry(role, f"{path}.{key}" if path else key, tensor, *_place(layers, path, key))
         for role in _ROLES
-        for path, layer in layers
+        for path, layer in layers.items()
         for key, tensor in getattr(layer, f"_{role}s").items()
         if tensor is not None and (role == "parameter" or key not in layer._non_persistent_buffers_set)
     ]
+
+
+def _place(layers: Mapping[str, nn.Module], path: str, key: str) -> tuple[nn.Module | None, str]:
+    """Returns ``Entry``'s layer and key; gains of weight normalization have the axes of the weight, but no filters."""
+    layer = layers[path]
+    if isinstance(layer, nn.utils.parametrize.ParametrizationList):
+        # weight_norm and its like keep the weight of "layer" as "layer.parametrizations.weight.original1".
+        outer, _, name = path.rpartition(".")
+        # With one gain for the whole weight, too.
+        is_gain = key == "original0" and isinstance(layer[0], nn.utils.parametrizations._WeightNorm)
+        return None if is_gain else layers[outer.rpartition(".")[0]], name
+    norms = (hook for hook in layer._forward_pre_hooks.values() if isinstance(hook, WeightNorm))
+    return None if key in {f"{norm.name}_g" for norm in norms} else layer, key
 
 
 def tied_tensors(
@@ -90,7 +112,7 @@ def tied_tensors(
     """Returns the parameters and buffers that lie in the memory of another one, each with that one's name."""
     first = {alias: (info.name, tensor) for info, tensor in entries for alias in info.aliases}
     found = {}
-    for _, raw_name, tensor in named_entries(unwrap(network)):
+    for _, raw_name, tensor, *_ in named_entries(unwrap(network)):
         name, tied = first.get(canonical_name(raw_name), ("", tensor))
         # A tensor that a network has under several names is a single one.
         if tensor is not tied and tensor.dtype == tied.dtype:
@@ -123,17 +145,13 @@ def is_divided(tensor: torch.Tensor, *, by_fsdp1: bool = False) -> bool:
 
 
 def tensor_infos(
-    module: nn.Module,
-    entries: Iterable[Entry],
-    prefix: str = "",
-    values: Mapping[str, torch.Tensor] | None = None,
+    entries: Iterable[Entry], prefix: str = "", values: Mapping[str, torch.Tensor] | None = None
 ) -> list[tuple[TensorInfo, torch.Tensor]]:
     """Returns tensors of a module with their descriptions, each storage once, in the order of the entries."""
-    owners, gains, values = _owners(module), _gains(module), values or {}
-    by_storage: dict[tuple[Any, ...], tuple[Role, str, torch.Tensor, torch.Tensor, list[str]]] = {}
+    by_storage: dict[Any, tuple[Entry, torch.Tensor, list[str]]] = {}
     seen: set[str] = set()
-    for role, raw_name, tensor in entries:
-        name = canonical_name(prefix + raw_name)
+    for entry in entries:
+        name = canonical_name(prefix + entry.name)
         if name in seen:
             raise ValueError(
                 f"network has two tensors that are both called {name!r} once wrapper prefixes are removed; rename "
@@ -141,17 +159,19 @@ def tensor_infos(
             )
         seen.add(name)
         # A weight that is elsewhere has a tensor without values in its layer, which still says what is trainable.
-        value = values.get(raw_name, tensor)
+        value = (values or {}).get(entry.name, entry.tensor)
         _check_readable(name, value)
-        if role == "parameter" and tensor.requires_grad:
+        if entry.role == "parameter" and entry.tensor.requires_grad:
             _check_movable(name, value)
-        by_storage.setdefault(_storage_key(value), (role, raw_name, tensor, value, []))[-1].append(name)
+        has_own = value.numel() == 0 or hasattr(value, "full_tensor")
+        memory = id(value) if has_own else (value.device, value.data_ptr(), value.nbytes)
+        by_storage.setdefault(memory, (entry, value, []))[-1].append(name)
     result = []
-    for role, raw_name, tensor, value, (name, *aliases) in by_storage.values():
+    for (role, _, tensor, layer, key), value, (name, *aliases) in by_storage.values():
         # With ZeRO 3, the tensor itself is empty.
         shape, dtype = tuple(getattr(tensor, "ds_shape", tensor.shape)), str(tensor.dtype).removeprefix("torch.")
         is_parameter = role == "parameter"
-        axes, groups = _filters(*owners[raw_name], len(shape)) if is_parameter and raw_name not in gains else ((), 1)
+        axes, groups = _filters(layer, key, len(shape)) if is_parameter and layer is not None else ((), 1)
         trainable = is_parameter and tensor.requires_grad
         result.append((TensorInfo(name, shape, dtype, role, trainable, axes, groups, tuple(aliases)), value))
     return result
@@ -253,35 +273,6 @@ def _warn_of_extra(label: str, names: Collection[str]) -> None:
         warnings.warn(text, UserWarning, stacklevel=3)
 
 
-def _owners(module: nn.Module) -> dict[str, tuple[nn.Module, str]]:
-    """Returns each parameter's layer and its name in that layer, behind a parametrization too."""
-    found: dict[str, tuple[nn.Module, str]] = {}
-    layers = dict(module.named_modules(remove_duplicate=False))
-    for path, layer in layers.items():
-        for name in layer._parameters:
-            owner, key = layer, name
-            if isinstance(layer, nn.utils.parametrize.ParametrizationList):
-                # weight_norm and its like keep the weight of "layer" as "layer.parametrizations.weight.original1".
-                outer, _, key = path.rpartition(".")
-                owner = layers[outer.rpartition(".")[0]]
-            found[f"{path}.{name}" if path else name] = owner, key
-    return found
-
-
-def _gains(module: nn.Module) -> set[str]:
-    """Returns the names of the gains of weight normalization, which have the axes of the weight."""
-    found = set()
-    for path, layer in module.named_modules(remove_duplicate=False):
-        if isinstance(layer, nn.utils.parametrize.ParametrizationList):
-            # With one gain for the whole weight, too.
-            names = ["original0"] if isinstance(layer[0], nn.utils.parametrizations._WeightNorm) else []
-        else:
-            hooks = layer._forward_pre_hooks.values()
-            names = [f"{hook.name}_g" for hook in hooks if isinstance(hook, WeightNorm)]
-        found |= {f"{path}.{name}" if path else name for name in names}
-    return found
-
-
 def _filters(layer: nn.Module, key: str, axes: int) -> tuple[tuple[int, ...], int]:
     """Returns the axes of a parameter that number the layer's filters, and its groups (see ``TensorInfo``)."""
     if axes < 2 or key in _BIASES or isinstance(layer, _NORMALIZATIONS):
@@ -302,12 +293,6 @@ def _check_not_scripted(label: str, layer: nn.Module) -> None:
             "network itself and load the weights into it: network.load_state_dict(program.state_dict()). Where only "
             "weights are asked for, give program.state_dict()."
         )
-
-
-def _storage_key(tensor: torch.Tensor) -> tuple[Any, ...]:
-    if tensor.numel() == 0 or hasattr(tensor, "full_tensor"):
-        return ("itself", id(tensor))
-    return (tensor.device, tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
 def _span(tensor: torch.Tensor) -> int:

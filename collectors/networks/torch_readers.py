@@ -118,9 +118,9 @@ class ShardedReader:
             with _whole_unit(unit) if _is_fsdp(unit, 1) else contextlib.nullcontext():
                 if not self._keeps and _is_fsdp(unit, 1):
                     continue  # only rank 0 sees the unit whole
-                entries = [entry for entry in named_entries(unit) if not f"{prefix}{entry[1]}".startswith(inner)]
+                entries = [entry for entry in named_entries(unit) if not f"{prefix}{entry.name}".startswith(inner)]
                 _check_is_outermost(unit, entries)
-                for info, tensor in tensor_infos(unit, entries, prefix):
+                for info, tensor in tensor_infos(entries, prefix):
                     # With DeepSpeed the values are the float32 ones that its optimizer keeps.
                     kept = replace(info, dtype="float32") if _has_master(tensor) else info
                     yield kept, _whole_tensor(tensor) if with_values else tensor
@@ -221,7 +221,7 @@ def _whole_unit(unit: Any) -> contextlib.AbstractContextManager[None]:
 
 
 def _check_is_outermost(unit: nn.Module, entries: list[Entry]) -> None:
-    if not _is_fsdp(unit, 1) and any(is_divided(tensor, by_fsdp1=True) for _, _, tensor in entries):
+    if not _is_fsdp(unit, 1) and any(is_divided(entry.tensor, by_fsdp1=True) for entry in entries):
         raise TypeError(
             f"network ({type(unit).__name__}) must be the FullyShardedDataParallel module that the training calls, "
             "because that one holds the parameters of the module inside; watch it instead. Transformers does not hand "

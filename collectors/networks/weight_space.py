@@ -47,29 +47,20 @@ def some_names(names: Collection[object], write: Callable[[object], str] = repr)
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """One named tensor of a network.
+    """One named tensor of a network."""
 
-    Attributes:
-        name: canonical name.
-        dtype: NumPy's name of the element type ("bfloat16" and the like come from ml_dtypes).
-        role: "parameter" or "buffer".
-        trainable: whether an optimizer may move it; a plane spans the trainable tensors.
-        filter_axes: the axes whose entries are the layer's filters, which is what feeds one output each; none for
-            biases, for the parameters of normalization layers and gains of weight normalization, and for fewer than two
-            axes.
-        filter_groups: into how many parts of equal length the first axis falls, each with filters of its own (grouped
-            transposed convolutions).
-        aliases: further names of the same storage (tied weights); they change with it.
-    """
-
-    name: str
+    name: str  # canonical
     shape: tuple[int, ...]
-    dtype: str
+    dtype: str  # NumPy's name of the element type ("bfloat16" and the like come from ml_dtypes)
     role: Role
-    trainable: bool = False
+    trainable: bool = False  # whether an optimizer may move it; a plane spans the trainable tensors
+    # The axes whose entries are the layer's filters, which is what feeds one output each; none for biases, for the
+    # parameters of normalization layers and gains of weight normalization, and for fewer than two axes.
     filter_axes: tuple[int, ...] = ()
+    # Into how many parts of equal length the first axis falls, each with filters of its own (grouped transposed
+    # convolutions).
     filter_groups: int = 1
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()  # further names of the same storage (tied weights); they change with it
 
     @property
     def size(self) -> int:
@@ -96,17 +87,11 @@ class TensorInfo:
 
 @dataclass(frozen=True, repr=False)
 class WeightSpace:
-    """The description of a network's state: what a plane may span and what a checkpoint must hold.
+    """The description of a network's state: what a plane may span and what a checkpoint must hold."""
 
-    Attributes:
-        framework: "torch", ...
-        network: the network's class name.
-        tensors: parameters and buffers in the network's own order, each storage once.
-    """
-
-    framework: str
-    network: str
-    tensors: tuple[TensorInfo, ...]
+    framework: str  # "torch", ...
+    network: str  # the network's class name
+    tensors: tuple[TensorInfo, ...]  # parameters and buffers in the network's own order, each storage once
 
     def __repr__(self) -> str:
         counts = f"{len(self.parameters)} parameters, {len(self.buffers)} buffers"

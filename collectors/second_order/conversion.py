@@ -37,12 +37,7 @@ class ConvertNetUtils:
 class ModelThor(Model):
     """A Model that trains with THOR. Every hook fires at every step, and ``fit`` evaluates as ``Model.fit`` does.
 
-    Args:
-        network: as in ``Model``.
-        loss_fn: as in ``Model``.
-        optimizer: a ``Thor`` of this network.
-        metrics: as in ``Model``.
-        settings: the other arguments of ``Model``.
+    It takes the arguments of ``Model``; the optimizer is a ``Thor`` of this network.
 
     Raises:
         TypeError: the optimizer is not a ``Thor``.
@@ -84,15 +79,8 @@ class ConvertModelUtils:
     ) -> Model:
         """Returns a ``ModelThor`` where the optimizer is a ``Thor``, and otherwise the model as it is.
 
-        Args:
-            model: of it, the number of batches per optimizer step and the clipping of gradients are kept.
-            network: as in ``Model``.
-            loss_fn: as in ``Model``.
-            optimizer: as in ``Model``.
-            metrics: as in ``Model``.
-            amp_level: as in ``Model``.
-            loss_scale_manager: as in ``Model``.
-            keep_batchnorm_fp32: as in ``Model``.
+        Of the model, the number of batches per optimizer step and the clipping of gradients are kept; the other
+        arguments are those of ``Model``.
 
         Raises:
             TypeError: an argument has the wrong type.

@@ -1,14 +1,19 @@
-"""The two factors of a layer's curvature, from what it saw in a step to their damped inverses."""
+"""The two factors of a layer's curvature: from what it saw in a step, over all processes, to their damped inverses."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
+
+from ..validation import check_int, wrong_type, wrong_value
 
 # A layer's block of the empirical Fisher matrix is taken as a Kronecker product: of A, the mean of a a' over its
 # inputs a, and of G, the mean of g g' over the gradients g of the samples' losses with respect to its outputs (Martens
@@ -38,8 +43,6 @@ class Observation:
 
 @dataclass
 class Factors:
-    """The factors of a step."""
-
     a: torch.Tensor  # as in ``Observation``, but the mean
     g: torch.Tensor  # the mean over the gradients of each sample's own loss
     a_positions: float  # how often a sample uses the weights: its square root multiplies ``a`` before the damping
@@ -118,6 +121,60 @@ def observe(layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor, vari
     return Observation(a, _gram(gradients, _g_split(layer, variant, split)), a_weight, len(gradients), samples)
 
 
+def checked_split(split_indices: Iterable[int] | None, layers: int) -> list[int]:
+    """Returns the index of the last layer of each bucket, that of the last layer of all included."""
+    last = layers - 1
+    if split_indices is None:
+        return [last]
+    if isinstance(split_indices, str | bytes) or not isinstance(split_indices, Iterable):
+        raise wrong_type("split_indices", "a list of layers' indices or None", split_indices)
+    given = [
+        check_int(f"split_indices[{place}]", index, minimum=0, maximum=last)
+        for place, index in enumerate(split_indices)
+    ]
+    if any(second <= first for first, second in itertools.pairwise(given)):
+        raise wrong_value("split_indices", "indices that grow", given)
+    return given if given and given[-1] == last else [*given, last]
+
+
+def exchange(
+    recorded: Mapping[nn.Module, Observation | None],
+    shapes: Mapping[nn.Module, tuple[torch.Size, torch.Size]],
+    last_of_bucket: list[int],
+    group: Any,
+) -> dict[nn.Module, Observation]:
+    """Returns the sums over all processes of what layers recorded, with G of each sample's own loss."""
+    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size(group) > 1):
+        return {layer: seen for layer, seen in recorded.items() if seen is not None}
+    found: dict[nn.Module, Observation] = {}
+    for first, end in itertools.pairwise([0, *(last + 1 for last in last_of_bucket)]):
+        bucket = list(itertools.islice(recorded.items(), first, end))
+        if not bucket:
+            continue
+        weight = weight_of(bucket[0][0])
+        dtype = torch.float64 if weight.dtype == torch.float64 else torch.float32
+        parts: list[torch.Tensor] = []
+        sums: list[list[float]] = []
+        for layer, seen in bucket:
+            if seen is None:
+                # A process without recordings of a layer takes part with zeros.
+                parts += [torch.zeros(shape, dtype=dtype, device=weight.device).flatten() for shape in shapes[layer]]
+                sums.append([0.0] * 5)
+            else:
+                parts += [seen.a.to(dtype).flatten(), seen.g.to(dtype).flatten()]
+                sums.append([seen.a_weight, seen.g_weight, seen.samples, seen.calls, seen.batch])
+        flat = torch.cat(parts)
+        numbers = torch.tensor(sums, dtype=torch.float64, device=weight.device)
+        dist.all_reduce(flat, group=group)
+        dist.all_reduce(numbers, group=group)
+        pieces = iter(flat.split_with_sizes([part.numel() for part in parts]))
+        for (layer, _), (a_weight, g_weight, samples, calls, batch) in zip(bucket, numbers.tolist(), strict=True):
+            a, g = (next(pieces).view(shape) for shape in shapes[layer])
+            if calls:
+                found[layer] = Observation(a, g, a_weight, g_weight, samples, calls, batch)
+    return found
+
+
 def factors_of(layer: nn.Module, seen: Observation, variant: str) -> Factors:
     """Returns a step's factors from the sum of its observations ``of_each_sample``."""
     a_weight = seen.batch if variant == MINDSPORE_GPU and isinstance(layer, nn.Embedding) else seen.a_weight
@@ -127,6 +184,14 @@ def factors_of(layer: nn.Module, seen: Observation, variant: str) -> Factors:
     if isinstance(layer, nn.Conv2d):
         return Factors(a, g, seen.a_weight / seen.calls, seen.g_weight / seen.calls)
     return Factors(a, g, 1.0, 1.0)
+
+
+def whole_factors(layer: nn.Module, seen: Observation, variant: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns A and G as matrices, with zeros beside their diagonal blocks; of an Embedding's A the diagonal."""
+    dense: Any = torch.block_diag
+    factors, (a_width, g_width) = factors_of(layer, seen, variant), widths(layer)
+    a = factors.a if factors.a.dim() == 1 else dense(*factors.a)[:a_width, :a_width]
+    return a, dense(*factors.g)[:g_width, :g_width]
 
 
 def inverses(layer: nn.Module, factors: Factors, damping: float, variant: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -168,14 +233,6 @@ def _gram(rows: torch.Tensor, split: int) -> torch.Tensor:
 def _g_split(layer: nn.Module, variant: str, split: int) -> int:
     """Returns the size of a diagonal block of G: MindSpore on a GPU keeps that of an Embedding whole."""
     return layer.embedding_dim if isinstance(layer, nn.Embedding) and variant == MINDSPORE_GPU else split
-
-
-def whole(blocks: torch.Tensor, width: int) -> torch.Tensor:
-    """Returns the matrix of shape (width, width) that has these diagonal blocks, and zeros beside them."""
-    count, size, _ = blocks.shape
-    dense = blocks.new_zeros(count, size, count, size)
-    dense[range(count), :, range(count)] = blocks
-    return dense.reshape(count * size, count * size)[:width, :width]
 
 
 def _block_shape(width: int, split: int) -> tuple[int, int, int]:

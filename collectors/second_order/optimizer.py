@@ -13,12 +13,13 @@ from torch import nn
 
 from ..networks.torch_network import unwrap
 from ..validation import check_bool, check_choice, check_float, check_int, wrong_type
-from . import sharing
 from .factors import (
     MINDSPORE_GPU,
     SAMPLES,
     Observation,
     add_recorded,
+    checked_split,
+    exchange,
     factors_of,
     forget_recorded,
     inverses,
@@ -28,8 +29,7 @@ from .factors import (
     recorded,
     shapes,
     weight_of,
-    whole,
-    widths,
+    whole_factors,
 )
 from .recorders import Passes, attach
 from .schedule import Schedule
@@ -108,9 +108,8 @@ class Thor(torch.optim.Optimizer):
         self._learning_rate = Schedule("learning_rate", learning_rate)
         self._damping = Schedule("damping", damping, positive=True)
         self._scaler = loss_scale if isinstance(loss_scale, torch.amp.GradScaler) else None
-        self._loss_scale = 1.0
-        if not isinstance(loss_scale, torch.amp.GradScaler):
-            self._loss_scale = check_float("loss_scale", loss_scale, minimum=torch.finfo(torch.float32).tiny)
+        least = torch.finfo(torch.float32).tiny
+        self._loss_scale = 1.0 if self._scaler else check_float("loss_scale", loss_scale, minimum=least)
         self._batch_size = None if batch_size is None else float(check_int("batch_size", batch_size, minimum=1))
         self._variant = check_choice("factors", factors, (SAMPLES, MINDSPORE_GPU))
         if not callable(decay_filter):
@@ -118,8 +117,8 @@ class Thor(torch.optim.Optimizer):
         trained = {name: parameter for name, parameter in unwrap(net).named_parameters() if parameter.requires_grad}
         if not trained:
             raise ValueError("net must have a parameter that requires gradients, but has none. Unfreeze a layer.")
-        self._split_indices = sharing.checked_split(split_indices, len(self._recorders.layers))
-        self._process_group = sharing.process_group(net)
+        self._split_indices = checked_split(split_indices, len(self._recorders.layers))
+        self._process_group = net.process_group if isinstance(net, nn.parallel.DistributedDataParallel) else None
         self._names = {parameter: name for name, parameter in trained.items()}
         self._decays = {
             parameter: bool(decay_filter(NamedParameter(name, tuple(parameter.shape), True)))
@@ -167,14 +166,11 @@ class Thor(torch.optim.Optimizer):
         Raises:
             RuntimeError: nothing is recorded.
         """
-        found = {}
-        for name, layer in self._recorders.layers.items():
-            seen = self._recorded(layer)
-            if seen is not None:
-                factors = factors_of(layer, seen, self._variant)
-                a_width, g_width = widths(layer)
-                a = factors.a if factors.a.dim() == 1 else whole(factors.a, a_width)
-                found[name] = (a, whole(factors.g, g_width))
+        found = {
+            name: whole_factors(layer, seen, self._variant)
+            for name, layer in self._recorders.layers.items()
+            if (seen := self._recorded(layer)) is not None
+        }
         if not found:
             raise RuntimeError(
                 "no factors are recorded. They are there between a backward pass that wants_records() and step()."
@@ -297,15 +293,14 @@ class Thor(torch.optim.Optimizer):
                 "zero_grad()."
             )
         blocks = {layer: shapes(layer, self._variant, self.param_groups[0]["split_dim"]) for layer in found}
-        shared = sharing.exchange(found, blocks, self._split_indices, self._process_group)
+        shared = exchange(found, blocks, self._split_indices, self._process_group)
         if shared:
             self.param_groups[0]["batch"] = max(seen.batch for seen in shared.values())
         failed = {}
         for layer, seen in shared.items():
             weight = weight_of(layer)
-            factors = factors_of(layer, seen, self._variant)
             try:
-                pair = inverses(layer, factors, damping, self._variant)
+                pair = inverses(layer, factors_of(layer, seen, self._variant), damping, self._variant)
             except ArithmeticError as error:
                 failed[self._names[weight]] = str(error)
             else:

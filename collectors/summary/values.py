@@ -134,10 +134,6 @@ def _tensor(name: str, value: Any) -> NDArray[Any]:
     return array
 
 
-def _histogram(name: str, value: Any) -> NDArray[Any]:
-    return _real(name, _tensor(name, value), "real and imaginary parts")
-
-
 def _real(name: str, array: NDArray[Any], part: str) -> NDArray[Any]:
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must hold real numbers, but got {array.dtype}; record its {part}.")
@@ -174,7 +170,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "scalar": _scalar,
     "image": _image,
     "tensor": _tensor,
-    "histogram": _histogram,
+    "histogram": lambda name, value: _real(name, _tensor(name, value), "real and imaginary parts"),
     "graph": lambda name, value: network_graph(value) if is_torch_network(value) else parse_graph(name, value),
     "train_lineage": lambda name, value: check_lineage(name, value, TrainLineage),
     "eval_lineage": lambda name, value: check_lineage(name, value, EvalLineage),

@@ -24,6 +24,9 @@ from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 
+HERE = Path(__file__).parent
+# What scripts of processes of their own put into sys.path.
+FOLDERS = [str(folder) for folder in (HERE.parent / "support", HERE, HERE.parents[1])]
 # Framework to the packages that it needs; a session of make says which must be there (test_sessions.py).
 PACKAGES = {
     "torch": ("torch",),
@@ -41,52 +44,40 @@ PACKAGES = {
 
 @dataclass(frozen=True)
 class EvaluatorCase:
-    """A network with its data, in the form that a user's callback_fn returns it.
+    """A network with its data, in the form that a user's callback_fn returns it."""
 
-    Attributes:
-        name: shown in the test's name.
-        build: returns what callback_fn returns, (model, network, dataset, metrics), anew with equal weights and data
-            each time; at least 40 samples and one metric named "accuracy" (None where the case has no metrics).
-        own_loss: given what ``build`` returned, the framework's own plain evaluation of the loss over all samples
-            (eval mode, its own loss function and data pipeline, none of our code).
-        freeze: freezes one parameter of a built network and returns its name in the ``WeightSpace``; None where the
-            framework has no frozen parameters.
-        freeze_all: freezes every parameter; None where that cannot be.
-        recalibrate: "done" where ``buffers="recalibrate"`` works, "refused" where it is a clear error, "nothing" where
-            a warning says that the network has no such buffers.
-        restored: returns a value that compares equal exactly when a network is as it was found, bit for bit
-            (values, modes, trainability); None takes the arrays alone.
-        closes: a relative tolerance between our loss and ``own_loss``.
-    """
-
-    name: str
+    name: str  # shown in the test's name
+    # Returns what callback_fn returns, (model, network, dataset, metrics), anew with equal weights and data each time;
+    # at least 40 samples and one metric named "accuracy" (None where the case has no metrics).
     build: Callable[[], Any]
+    # Given what ``build`` returned, the framework's own plain evaluation of the loss over all samples (eval mode, its
+    # own loss function and data pipeline, none of our code).
     own_loss: Callable[[Any], float]
+    # Freezes one parameter of a built network and returns its name in the ``WeightSpace``; None where the framework has
+    # no frozen parameters.
     freeze: Callable[[Any], str] | None = None
-    freeze_all: Callable[[Any], None] | None = None
+    freeze_all: Callable[[Any], None] | None = None  # freezes every parameter; None where that cannot be
+    # "done" where ``buffers="recalibrate"`` works, "refused" where it is a clear error, "nothing" where a warning says
+    # that the network has no such buffers.
     recalibrate: str = "refused"
+    # Returns a value that compares equal exactly when a network is as it was found, bit for bit (values, modes,
+    # trainability); None takes the arrays alone.
     restored: Callable[[Any], Any] | None = None
-    closes: float = 1e-5
+    closes: float = 1e-5  # a relative tolerance between our loss and ``own_loss``
 
 
 @dataclass(frozen=True)
 class CollectorCase:
-    """A training under watch: 32 samples, batches of 8, so 4 steps in each epoch, 3 epochs.
+    """A training under watch: 32 samples, batches of 8, so 4 steps in each epoch, 3 epochs."""
 
-    Attributes:
-        name: shown in the test's name.
-        train: trains with the trainer's own SummaryCollector, from equal weights each time:
-            ``train(summary_dir, collect_landscape, existing="error", crash_after=None, checkpoint=None)``.
-            ``crash_after``: raises ``Crash`` from user code (a callback, the data, the loss) right after that many
-            optimizer steps are done; ``checkpoint``: with ``crash_after`` a path where the trainer has saved its own
-            checkpoint at the end of epoch 1, otherwise the path from which it resumes (as its users do) and trains to
-            the end.
-        can_resume: whether the trainer has checkpoints of its own to resume from.
-    """
-
-    name: str
+    name: str  # shown in the test's name
+    # Trains with the trainer's own SummaryCollector, from equal weights each time:
+    # ``train(summary_dir, collect_landscape, existing="error", crash_after=None, checkpoint=None)``.
+    # ``crash_after``: raises ``Crash`` from user code (a callback, the data, the loss) right after that many optimizer
+    # steps are done; ``checkpoint``: with ``crash_after`` a path where the trainer has saved its own checkpoint at the
+    # end of epoch 1, otherwise the path from which it resumes (as its users do) and trains to the end.
     train: Callable[..., None]
-    can_resume: bool = True
+    can_resume: bool = True  # whether the trainer has checkpoints of its own to resume from
 
 
 class Crash(Exception):
@@ -108,8 +99,7 @@ def runs_here(framework):
 
 def all_cases(kind):
     """Returns the EVALUATOR_CASES or COLLECTOR_CASES of every framework that this session tests."""
-    here = Path(__file__).parent
-    names = [name for name in PACKAGES if runs_here(name) and (here / f"{name}_cases.py").exists()]
+    names = [name for name in PACKAGES if runs_here(name) and (HERE / f"{name}_cases.py").exists()]
     modules = [import_module(f"{name}_cases") for name in names]
     return [case for module in modules for case in getattr(module, kind, [])]
 
@@ -118,6 +108,14 @@ def weights(folder, number):
     """Returns a run's checkpoint, whose SHA-256 is checked on opening."""
     file = RunDirectory(folder).checkpoint(number)
     return {name: file.read(name) for name in file.shapes}
+
+
+def assert_same(found, expected, rtol=1e-5, atol=1e-7):
+    """Asserts that two states have the same names, in order, and values."""
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        found_value, value = found[name].astype(np.float64), value.astype(np.float64)
+        np.testing.assert_allclose(found_value, value, rtol=rtol, atol=atol, err_msg=name)
 
 
 def assert_imported(run, framework, states, callback_fn, losses):

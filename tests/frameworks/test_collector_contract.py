@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from cases import Crash, all_cases, weights
+from cases import Crash, all_cases, assert_same, weights
 
 from collectors import SummaryCollector
 from collectors.errors import RunDirectoryError
@@ -20,12 +20,6 @@ EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2, 3]]}
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
 def case(request):
     return request.param
-
-
-def assert_same(first, second):
-    assert first.keys() == second.keys()
-    for name, value in first.items():
-        np.testing.assert_allclose(second[name].astype(np.float64), value.astype(np.float64), rtol=1e-5, atol=1e-7)
 
 
 def assert_other(first, second):

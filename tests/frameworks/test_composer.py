@@ -6,12 +6,10 @@ import subprocess
 import sys
 import warnings
 from functools import partial
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from cases import own_values
+from cases import FOLDERS, assert_same, own_values, weights
 from scripts import run_python
 from torch import nn
 from waiting import PATIENCE
@@ -30,7 +28,6 @@ from workers.composer_loss import evaluator_from
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.own_loss import composer_step
 
-HERE = Path(__file__).parent
 STEPS = {"unit": "step", "intervals": [[0, 2, 4, 6, 12]]}
 EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2, 3]]}
 # Python runs this in every process of a page's script, Ray's included; see composer_import.py.
@@ -49,8 +46,7 @@ def site(folder):
     """Returns the environment of a process that imports Composer."""
     (folder / "site").mkdir()
     (folder / "site" / "sitecustomize.py").write_text(SITE)
-    path = os.pathsep.join(map(str, (folder / "site", HERE, HERE.parent / "support", HERE.parents[1])))
-    return {**os.environ, "PYTHONPATH": path, "HOME": str(folder)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "site"), *FOLDERS]), "HOME": str(folder)}
 
 
 def fit(folder, landscape=STEPS, existing="error", **options):
@@ -85,9 +81,7 @@ def test_a_second_fit_goes_on_by_itself(tmp_path):
     fit(tmp_path / "whole", model=cases.without_dropout()).close()
     assert present(tmp_path / "parts") == present(tmp_path / "whole") == [0, 2, 4, 6, 12]
     for number in (4, 12):
-        one, other = (RunDirectory(tmp_path / part).checkpoint(number) for part in ("parts", "whole"))
-        for name in one.shapes:
-            np.testing.assert_array_equal(one.read(name), other.read(name))
+        assert_same(*(weights(tmp_path / part, number) for part in ("parts", "whole")), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("kind", ["own", "compiled"])
@@ -197,10 +191,9 @@ def test_loss_and_metrics_are_those_of_composers_evaluation():
     assert values == pytest.approx({"loss": cases.own_loss((None, model, cases.loader(48), {})), "accuracy": expected})
 
 
-@pytest.mark.parametrize("first", ["None", "the model"])
-def test_a_composer_model_may_be_returned_as_it_is(first):
+def test_a_composer_model_may_be_returned_as_its_own_loss():
     model = cases.Classifier()
-    built = (None if first == "None" else model, model, cases.loader(48), {})
+    built = (model, model, cases.loader(48), {})
     assert measured(built)["loss"] == pytest.approx(cases.own_loss(built), rel=1e-5)
 
 

@@ -6,16 +6,17 @@ import json
 import pytest
 import torch
 from cases import Crash, Recorder
+from monitored_runs import raise_after, stop_after
 from torch import nn
 
 import composer_cases as cases  # isort: skip
 import composer
 from composer.callbacks import EarlyStopper, LRMonitor, NaNMonitor, RuntimeEstimator, SpeedMonitor
-from composer.core import Event
+from composer.core import Event, State
 from composer.loggers import InMemoryLogger
 from composer.models import ComposerClassifier
 
-from collectors import Callback, CheckpointConfig, History, LambdaCallback, Model, ModelCheckpoint, TimeMonitor
+from collectors import CheckpointConfig, History, LambdaCallback, Model, ModelCheckpoint, TimeMonitor
 from collectors.callbacks.callback import EVAL_HOOKS, STEP_EVENTS, TRAIN_HOOKS
 from collectors.composer import SummaryCollector
 from collectors.composer.from_composer import EVENTS, HOOK_EVENTS, FromComposer
@@ -49,25 +50,19 @@ def accuracy(outputs, targets):
     return (outputs.argmax(1) == targets).float().mean()
 
 
-def test_the_hooks_are_those_of_our_model():
-    in_model, in_composer = Recorder(), Recorder()
-    our_model({"accuracy": accuracy}).fit(2, cases.loader(), cases.loader(16), callbacks=in_model)
-    run_trainer([InComposer(in_composer)], model=linear_model(), max_duration="2ep", eval_dataloader=cases.loader(16))
+def test_the_hooks_and_the_history_are_those_of_our_model():
+    (in_model, ours), (in_composer, theirs) = ((Recorder(), History()) for _ in range(2))
+    our_model({"accuracy": accuracy}).fit(3, cases.loader(), cases.loader(16), callbacks=[in_model, ours])
+    made = run_trainer([InComposer(in_composer, theirs)], model=linear_model(), eval_dataloader=cases.loader(16))
     assert in_composer.calls == in_model.calls
     for hook, params in in_model.params.items():
-        ours = in_composer.params[hook]
-        assert set(params) - set(ours) <= {"eval_results"}, hook
+        found = in_composer.params[hook]
+        assert set(params) - set(found) <= {"eval_results"}, hook
         for key in ("mode", "epoch_num", "batch_num", "initial_step", "parallel_mode", "device_number"):
-            assert ours.get(key) == params.get(key), (hook, key)
-
-
-def test_history_is_that_of_our_model():
-    in_model, in_composer = History(), History()
-    our_model({"accuracy": accuracy}).fit(3, cases.loader(), cases.loader(16), callbacks=in_model)
-    made = run_trainer([InComposer(in_composer)], model=linear_model(), eval_dataloader=cases.loader(16))
-    assert in_composer.epoch == in_model.epoch == {"epoch": [1, 2, 3]}
-    assert in_composer.history["net_output"] == pytest.approx(in_model.history["net_output"], rel=1e-5)
-    assert in_composer.history["MulticlassAccuracy"] == pytest.approx(in_model.history["accuracy"])
+            assert found.get(key) == params.get(key), (hook, key)
+    assert theirs.epoch == ours.epoch == {"epoch": [1, 2, 3]}
+    assert theirs.history["net_output"] == pytest.approx(ours.history["net_output"], rel=1e-5)
+    assert theirs.history["MulticlassAccuracy"] == pytest.approx(ours.history["accuracy"])
     assert type(made.state.model) is ComposerClassifier
 
 
@@ -146,11 +141,7 @@ def test_a_stop_that_we_ask_for_stops_composer(hook, at, steps):
 
 def test_an_error_of_ours_is_told_at_once():
     recorder = Recorder()
-
-    def fail(context):
-        raise Crash("ours")
-
-    made = cases.trainer(callbacks=[InComposer(recorder, LambdaCallback(on_train_step_end=fail))])
+    made = cases.trainer(callbacks=[InComposer(recorder, raise_after(1, Crash("ours")))])
     with pytest.raises(Crash, match="ours") as caught:
         made.fit()
     assert recorder.errors == [caught.value]
@@ -251,25 +242,28 @@ def test_what_in_composer_refuses():
 BEGINNINGS = {"fit_start", "eval_start", "init", "before_load", "after_load"}
 
 
-@pytest.mark.parametrize("event", [event.value for event in Event if event.value not in BEGINNINGS])
-def test_an_event_that_is_run_by_hand(event, tmp_path):
+def test_events_that_are_run_by_hand(tmp_path):
     """As on the page of Composer's Callback: ``trainer.engine.run_event(Event.EPOCH_START)`` without a training."""
     told, recorder = [], Recorder()
 
     class MyCallback(composer.Callback):
         def run_event(self, event, state, logger):
-            told.append((event.value, int(state.timestamp.epoch)))
+            told.append((event, int(state.timestamp.epoch)))
 
     landscape = {"intervals": [[0, 1, 2]], "unit": "epoch"}
     collector = SummaryCollector(tmp_path, collect_landscape=landscape, keep_default_action=False)
     made = cases.trainer(callbacks=[MyCallback(), collector, InComposer(recorder)], max_duration="2ep")
+    events = [event for event in Event if event.value not in BEGINNINGS]
     told.clear()
-    made.engine.run_event(Event(event))
-    assert told == [(event, 0)]
-    assert recorder.calls == []
+    for event in events:
+        made.engine.run_event(event)
+        assert (told[-1], recorder.calls) == ((event, 0), [])
+    assert len(told) == len(events)
     made.fit()
     calls = len(recorder.calls)
-    made.engine.run_event(Event(event))
+    for event in events:
+        made.engine.run_event(event)
+        assert len(recorder.calls) == calls, event
     made.close()
     assert len(recorder.calls) == calls
     assert RunDirectory(tmp_path).present((0, 1, 2)) == [0, 1, 2]
@@ -285,6 +279,8 @@ def test_the_tables_name_real_events_and_hooks():
 
 class EventRecorder(composer.Callback):
     """Notes all events with the training's and the evaluation's time, and its end of life."""
+
+    names = Recorder.names
 
     def __init__(self):
         self.calls, self.losses = [], []
@@ -311,10 +307,39 @@ class EventRecorder(composer.Callback):
         self.calls.append("post_close")
 
 
-def test_the_events_are_those_of_composer():
-    in_composer, in_model = EventRecorder(), EventRecorder()
-    run_trainer([in_composer], model=linear_model(), max_duration="2ep", eval_dataloader=cases.loader(16))
-    our_model({"accuracy": accuracy}).fit(2, cases.loader(), cases.loader(16), callbacks=FromComposer(in_model))
+class InsideSteps(composer.Callback):
+    """Notes what the state holds within each step, and the gradients before and after the optimizer's step."""
+
+    def __init__(self):
+        self.seen, self.gradients = [], []
+
+    def after_forward(self, state, logger):
+        self.seen.append(("outputs", state.outputs.detach().clone()))
+
+    def after_loss(self, state, logger):
+        assert state.loss.requires_grad
+        self.seen.append(("loss", state.loss.detach().clone()))
+
+    def before_backward(self, state, logger):
+        self.weight = state.model.module[0].weight.detach().clone()
+
+    def after_train_batch(self, state, logger):
+        assert torch.equal(state.model.module[0].weight, self.weight)  # the optimizer has not moved it yet
+        self.seen.append(("gradient", state.model.module[0].weight.grad.clone()))
+        self.seen.append(("inputs", state.batch[0].clone()))
+
+    def eval_after_forward(self, state, logger):
+        self.seen.append(("eval outputs", state.outputs.detach().clone()))
+
+    def batch_end(self, state, logger):
+        assert not torch.equal(state.model.module[0].weight, self.weight)
+
+
+def test_the_events_and_what_the_state_holds_within_a_step_are_those_of_composer():
+    (in_composer, theirs), (in_model, ours) = ((EventRecorder(), InsideSteps()) for _ in range(2))
+    run_trainer([in_composer, theirs], model=linear_model(), max_duration="2ep", eval_dataloader=cases.loader(16))
+    both = [FromComposer(in_model), FromComposer(ours)]
+    our_model({"accuracy": accuracy}).fit(2, cases.loader(), cases.loader(16), callbacks=both)
 
     def told(calls):
         # Before training begins, a Trainer may know its data already.
@@ -323,28 +348,24 @@ def test_the_events_are_those_of_composer():
     assert told(in_model.calls) == told(in_composer.calls)
     assert [call[0] for call in in_model.calls[:4]] == ["init", "before_load", "after_load", "fit_start"]
     assert in_model.losses == pytest.approx(in_composer.losses, rel=1e-5)
+    for (ours_name, our_value), (name, value) in zip(ours.seen, theirs.seen, strict=True):
+        assert ours_name == name
+        torch.testing.assert_close(our_value, value, rtol=1e-4, atol=1e-6, msg=name)
 
 
 def test_an_evaluation_alone_has_composers_events():
     recorder = EventRecorder()
     our_model({"accuracy": accuracy}).eval(cases.loader(16), callbacks=FromComposer(recorder))
-    names = [call if isinstance(call, str) else call[0] for call in recorder.calls]
     steps = ["eval_batch_start", "eval_before_forward", "eval_after_forward", "eval_batch_end"] * 2
-    assert names[3:] == [
+    assert recorder.names[3:] == [
         "eval_standalone_start", "eval_start", *steps, "eval_end", "eval_standalone_end", "close", "post_close",
     ]  # fmt: skip
 
 
 def test_an_epoch_that_is_stopped_has_no_end():
     recorder = EventRecorder()
-
-    class Stop(Callback):
-        def on_train_step_end(self, run_context):
-            if run_context.original_args().cur_step_num == 6:
-                run_context.request_stop()
-
-    our_model().train(3, cases.loader(), callbacks=[FromComposer(recorder), Stop()])
-    names = [call if isinstance(call, str) else call[0] for call in recorder.calls]
+    our_model().train(3, cases.loader(), callbacks=[FromComposer(recorder), stop_after(6)])
+    names = recorder.names
     assert names.count("epoch_end") == names.count("epoch_checkpoint") == 1
     assert names[-4:] == ["batch_checkpoint", "fit_end", "close", "post_close"]
 
@@ -372,28 +393,18 @@ def test_early_stopping_by_composer():
     assert recorder.calls[-2][:2] == ("on_train_end", 3)
 
 
-@pytest.mark.parametrize("event", ["fit_start", "epoch_start", "batch_start", "batch_end"])
-def test_stop_training_stops_our_model(event):
-    class Stop(composer.Callback):
-        pass
-
-    def stop(self, state, logger):
-        state.stop_training()
-
-    setattr(Stop, event, stop)
+@pytest.mark.parametrize(
+    ("event", "act", "epoch", "step"),
+    [
+        *((event, State.stop_training, 1, 1) for event in ("fit_start", "epoch_start", "batch_start", "batch_end")),
+        ("fit_start", lambda state: setattr(state, "max_duration", "6ba"), 2, 6),
+    ],
+)
+def test_a_callback_that_ends_the_duration_stops_our_model(event, act, epoch, step):
     recorder = Recorder()
-    our_model().train(3, cases.loader(), callbacks=[FromComposer(Stop()), recorder])
-    assert recorder.calls[-2] == ("on_train_end", 1, 1)
-
-
-def test_a_duration_that_a_callback_sets_stops_our_model():
-    class Shorten(composer.Callback):
-        def fit_start(self, state, logger):
-            state.max_duration = "6ba"
-
-    recorder = Recorder()
-    our_model().train(3, cases.loader(), callbacks=[FromComposer(Shorten()), recorder])
-    assert recorder.calls[-2] == ("on_train_end", 2, 6)
+    stop = type("Stop", (composer.Callback,), {event: lambda self, state, logger: act(state)})
+    our_model().train(3, cases.loader(), callbacks=[FromComposer(stop()), recorder])
+    assert recorder.calls[-2] == ("on_train_end", epoch, step)
 
 
 class Stateful(composer.Callback):
@@ -438,13 +449,8 @@ class Life(composer.Callback):
 
 def test_close_and_post_close_come_for_sure():
     good, bad = Life(), Life(fails=True)
-
-    class Fail(Callback):
-        def on_train_step_end(self, run_context):
-            raise Crash("later")
-
     with pytest.raises(Crash, match="later"):
-        our_model().train(1, cases.loader(), callbacks=[FromComposer(good), Fail()])
+        our_model().train(1, cases.loader(), callbacks=[FromComposer(good), raise_after(1, Crash("later"))])
     assert good.calls == ["close", "post_close"]
     with pytest.raises(OSError, match="no space left"):
         our_model().train(1, cases.loader(), callbacks=[FromComposer(bad), FromComposer(good)])
@@ -489,43 +495,6 @@ def test_nan_is_found_by_composers_monitor():
         made.train(1, cases.loader(), callbacks=FromComposer(NaNMonitor()))
 
 
-class InsideSteps(composer.Callback):
-    """Notes what the state holds within each step, and the gradients before and after the optimizer's step."""
-
-    def __init__(self):
-        self.seen, self.gradients = [], []
-
-    def after_forward(self, state, logger):
-        self.seen.append(("outputs", state.outputs.detach().clone()))
-
-    def after_loss(self, state, logger):
-        assert state.loss.requires_grad
-        self.seen.append(("loss", state.loss.detach().clone()))
-
-    def before_backward(self, state, logger):
-        self.weight = state.model.module[0].weight.detach().clone()
-
-    def after_train_batch(self, state, logger):
-        assert torch.equal(state.model.module[0].weight, self.weight)  # the optimizer has not moved it yet
-        self.seen.append(("gradient", state.model.module[0].weight.grad.clone()))
-        self.seen.append(("inputs", state.batch[0].clone()))
-
-    def eval_after_forward(self, state, logger):
-        self.seen.append(("eval outputs", state.outputs.detach().clone()))
-
-    def batch_end(self, state, logger):
-        assert not torch.equal(state.model.module[0].weight, self.weight)
-
-
-def test_what_the_state_holds_within_a_step():
-    in_composer, in_model = InsideSteps(), InsideSteps()
-    run_trainer([in_composer], model=linear_model(), max_duration="1ep", eval_dataloader=cases.loader(16))
-    our_model({"accuracy": accuracy}).fit(1, cases.loader(), cases.loader(16), callbacks=FromComposer(in_model))
-    assert [name for name, _ in in_model.seen] == [name for name, _ in in_composer.seen]
-    for (name, ours), (_, theirs) in zip(in_model.seen, in_composer.seen, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6, msg=name)
-
-
 def test_accumulated_batches_are_stepped_after_the_events():
     seen = []
 
@@ -533,11 +502,10 @@ def test_accumulated_batches_are_stepped_after_the_events():
         def before_train_batch(self, state, logger):
             self.weight = state.model.module[0].weight.detach().clone()
 
-        def after_train_batch(self, state, logger):
-            seen.append(torch.equal(state.model.module[0].weight, self.weight))
-
         def batch_end(self, state, logger):
             seen.append(torch.equal(state.model.module[0].weight, self.weight))
+
+        after_train_batch = batch_end
 
     network = linear_model().module
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
@@ -562,10 +530,6 @@ def test_a_callback_goes_there_and_back():
 def test_the_collected_states_are_plain():
     recorder = FromComposer(Stateful())
     saved = []
-
-    class Keep(Callback):
-        def on_train_end(self, run_context):
-            saved.append(json.dumps(recorder.state_dict()))
-
-    our_model().train(1, cases.loader(), callbacks=[recorder, Keep()])
+    keep = LambdaCallback(on_train_end=lambda _: saved.append(json.dumps(recorder.state_dict())))
+    our_model().train(1, cases.loader(), callbacks=[recorder, keep])
     assert json.loads(saved[0])["timestamp"]["sample"] == 32

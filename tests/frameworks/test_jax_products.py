@@ -10,7 +10,7 @@ from flax import nnx
 from jax.flatten_util import ravel_pytree
 
 from collectors.jax import JaxNetwork
-from collectors.networks.jax_arrays import take_apart
+from collectors.networks.jax_network import take_apart
 from workers.curvature.eigenpairs import find_eigenpairs
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import SHARES, Products, ProductSettings

@@ -4,7 +4,6 @@ import copy
 import os
 import pickle
 import re
-from pathlib import Path
 
 import cloudpickle
 import lightning.pytorch
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import pytorch_lightning
 import torch
-from cases import open_evaluator, own_plane, weights
+from cases import FOLDERS, assert_same, open_evaluator, own_plane, weights
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer, run_quietly
 from measured_planes import measure_plane
 from pages import code_blocks, run_page_block, takes_minutes
@@ -32,6 +31,7 @@ from workers.measurement_options import MeasurementOptions
 LitModel, DataModule = CLASSES["lightning"]
 STEPS = {"unit": "step", "intervals": [range(0, 13)]}
 EPOCHS = {"unit": "epoch", "intervals": [range(0, 4)]}
+BOTH = ("training", "validation")
 
 
 @pytest.fixture(params=PACKAGES)
@@ -45,13 +45,6 @@ def fit(name, collector, *, module=None, data=None, ckpt_path=None, callbacks=()
     trainer = quiet_trainer(name, callbacks=[collector, *callbacks], **options)
     run_quietly(trainer.fit, module or seeded(lit_model), data or data_module(32, 8), ckpt_path=ckpt_path)
     return trainer
-
-
-def assert_same(first, second):
-    assert first.keys() == second.keys()
-    for name, value in first.items():
-        # Memory that is aligned otherwise is summed in another order.
-        np.testing.assert_allclose(second[name], value, rtol=1e-4, atol=1e-7, err_msg=name)
 
 
 class TestCollector:
@@ -73,17 +66,9 @@ class TestCollector:
             assert isinstance(other, lightning.pytorch.Callback)
             assert other.summary_dir == str(tmp_path)
 
-    @pytest.mark.filterwarnings("ignore:training ended at step 6")
-    def test_accumulated_batches_are_one_step(self, package, tmp_path):
-        trainer = fit(package, SummaryCollector(tmp_path, collect_landscape=STEPS), accumulate_grad_batches=3)
-        run = RunDirectory(tmp_path)
-        # Four batches make two steps: Lightning does not carry the last one over to the next epoch.
-        assert trainer.global_step == 6
-        assert run.present(tuple(range(13))) == list(range(7))
-        assert run.metadata.step_per_epoch == 2
-
+    @pytest.mark.filterwarnings("ignore:training ended at step 4")
     @pytest.mark.parametrize("automatic", [True, False])
-    def test_the_loss_of_accumulated_batches_is_their_mean(self, package, tmp_path, automatic):
+    def test_accumulated_batches_are_one_step_whose_loss_is_their_mean(self, package, tmp_path, automatic):
         pytest.importorskip("tensorboard")
         from event_reading import scalars
 
@@ -105,18 +90,16 @@ class TestCollector:
                 return loss
 
         options = {"accumulate_grad_batches": 3} if automatic else {}
-        fit(package, SummaryCollector(tmp_path, 1), module=seeded(Counted), max_epochs=2, **options)
+        collector = SummaryCollector(tmp_path, 1, collect_landscape=STEPS)
+        trainer = fit(package, collector, module=seeded(Counted), max_epochs=2, **options)
+        run = RunDirectory(tmp_path)
+        # Four batches make two steps: Lightning does not carry the last one over to the next epoch.
+        assert trainer.global_step == 4
+        assert run.present(tuple(range(13))) == list(range(5))
+        assert run.metadata.step_per_epoch == 2
         groups = [found[:3], found[3:4], found[4:7], found[7:]]
         recorded = dict(scalars(tmp_path, "loss/auto"))
         assert recorded == {step: pytest.approx(np.mean(group), rel=1e-5) for step, group in enumerate(groups, 1)}
-
-    def test_the_trained_weights_are_the_last_checkpoint(self, package, tmp_path):
-        module = seeded(CLASSES[package][0])
-        fit(package, SummaryCollector(tmp_path, collect_landscape=EPOCHS), module=module)
-        state = weights(tmp_path, 3)
-        assert state.keys() == module.state_dict().keys()
-        for name, tensor in module.state_dict().items():
-            np.testing.assert_array_equal(state[name], tensor.numpy(), err_msg=name)
 
     def test_an_epoch_cut_short_is_none(self, package, tmp_path):
         with pytest.warns(UserWarning, match=r"training ended at epoch 1 without saving \[2, 3\]"):
@@ -157,32 +140,29 @@ class TestCollector:
         def saver():
             return own(tmp_path, "{step}", save_top_k=-1, **choices)
 
-        fit(
-            package,
-            SummaryCollector(tmp_path / "whole", collect_landscape=settings),
-            callbacks=[saver()],
-            enable_checkpointing=True,
-        )
+        whole = SummaryCollector(tmp_path / "whole", collect_landscape=settings)
+        fit(package, whole, callbacks=[saver()], enable_checkpointing=True)
         path = next(path for path in tmp_path.glob("step=*.ckpt") if path.name in ("step=6.ckpt", "step=8.ckpt"))
         start = 6 if saving == "inside an epoch" else 8
         assert path.name == f"step={start}.ckpt"
         (tmp_path / "run").mkdir()
-        first = SummaryCollector(tmp_path / "run", collect_landscape=settings)
-        fit(package, first)
-        before = {
-            number: RunDirectory(tmp_path / "run").checkpoint_path(number).stat().st_mtime_ns for number in (1, 3)
-        }
+        fit(package, SummaryCollector(tmp_path / "run", collect_landscape=settings))
+        run = RunDirectory(tmp_path / "run")
+        before = {number: run.checkpoint_path(number).stat().st_mtime_ns for number in (1, 3)}
         resumed = SummaryCollector(tmp_path / "run", collect_landscape=settings, existing="resume")
         fit(package, resumed, callbacks=[saver()], ckpt_path=path, enable_checkpointing=True)
         run, last = RunDirectory(tmp_path / "run"), max(settings["intervals"][0])
         assert run.present(tuple(range(20))) == list(settings["intervals"][0])
         assert run.metadata.step_per_epoch == 4
         if saving != "inside an epoch":  # where Lightning itself begins with the epoch's first batch again
-            assert_same(weights(tmp_path / "whole", last), weights(tmp_path / "run", last))
+            # Memory that is aligned otherwise is summed in another order.
+            assert_same(weights(tmp_path / "run", last), weights(tmp_path / "whole", last), rtol=1e-4)
         assert run.checkpoint_path(1).stat().st_mtime_ns == before[1]
         assert (run.checkpoint_path(3).stat().st_mtime_ns == before[3]) == (settings is STEPS)
 
-    def test_learning_rate_and_loss_are_those_of_the_step(self, package, tmp_path):
+    def test_learning_rate_and_loss_are_those_of_the_step_and_the_last_checkpoint_the_trained_weights(
+        self, package, tmp_path
+    ):
         pytest.importorskip("tensorboard")
         from event_reading import scalars
 
@@ -192,10 +172,15 @@ class TestCollector:
                 rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
                 return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
 
-        fit(package, SummaryCollector(tmp_path, collect_freq=1), module=seeded(Scheduled))
+        module = seeded(Scheduled)
+        fit(package, SummaryCollector(tmp_path, collect_freq=1, collect_landscape=EPOCHS), module=module)
         rates = dict(scalars(tmp_path, "learning_rate/auto"))
         assert rates == pytest.approx({step: 0.1 / step for step in range(1, 13)})
         assert list(dict(scalars(tmp_path, "loss/auto"))) == list(range(1, 13))
+        state = weights(tmp_path, 3)
+        assert state.keys() == module.state_dict().keys()
+        for name, tensor in module.state_dict().items():
+            np.testing.assert_array_equal(state[name], tensor.numpy(), err_msg=name)
 
 
 TWO_PROCESSES = """
@@ -248,10 +233,8 @@ if __name__ == "__main__":
 
 
 def run_two_processes(package, tmp_path, strategy):
-    tests = Path(__file__).parents[1]
-    folders = [str(tests / "support"), str(tests / "frameworks"), str(tests.parent)]
     script = tmp_path / "train.py"
-    script.write_text(TWO_PROCESSES.format(folders=folders, name=package))
+    script.write_text(TWO_PROCESSES.format(folders=FOLDERS, name=package))
     environment = {**os.environ, "PL_TORCH_DISTRIBUTED_BACKEND": "gloo"}
     printed = run_python(script, tmp_path / strategy, strategy, cwd=tmp_path, env=environment)
     ranks = sorted(re.findall(r"rank (\d) steps (\d+)", printed))
@@ -276,10 +259,7 @@ def test_two_processes_that_divide_the_parameters(tmp_path):
         run = run_two_processes("lightning", tmp_path, strategy)
         assert run.metadata.network["trainable"] == plain.metadata.network["trainable"]
         for number in range(7):
-            found, expected = weights(tmp_path / strategy, number), weights(tmp_path / "ddp", number)
-            assert list(found) == list(expected)
-            for name in expected:
-                np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-6)
+            assert_same(weights(tmp_path / strategy, number), weights(tmp_path / "ddp", number), atol=1e-6)
 
 
 class TestEvaluatorFrom:
@@ -289,9 +269,8 @@ class TestEvaluatorFrom:
         evaluator.close()
         return state
 
-    def loss(self, module, stage="validation"):
-        callback_fn = evaluator_from(module, DataModule, stage=stage)
-        own, network, loader, _ = callback_fn()
+    def loss(self, module, stage=None, data=DataModule):
+        own, network, loader, _ = evaluator_from(module, data, stage=stage)()
         network.eval()
         run = own.forward(network)
         with torch.no_grad():
@@ -354,9 +333,9 @@ class TestEvaluatorFrom:
                 assert batch_idx == dataloader_idx == 0
                 return super().validation_step(batch, 0)
 
-        expected = self.loss(lambda: seeded(LitModel))
+        expected = self.loss(lambda: seeded(LitModel), "validation")
         for kind in (Silent, WithoutValidation, Named, Alone, Two):
-            assert self.loss(lambda kind=kind: seeded(kind), None) == pytest.approx(expected, rel=1e-6)
+            assert self.loss(lambda kind=kind: seeded(kind)) == pytest.approx(expected, rel=1e-6)
         assert self.loss(lambda: seeded(LitModel), "training") == pytest.approx(expected, rel=1e-6)
 
     def test_metrics_inside_the_module_start_anew(self):
@@ -384,12 +363,8 @@ class TestEvaluatorFrom:
             def setup(self, stage):
                 self.data = TensorDataset(0.5 * features(), classes())
 
-        losses = []
-        for data in (Scaled, Halved):
-            own, network, loader, _ = evaluator_from(lambda: seeded(LitModel), data)()
-            network.eval()
-            losses.append([own.forward(network)(batch).loss.item() for batch in loader])
-        assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+        one, other = (self.loss(lambda: seeded(LitModel), data=data) for data in (Scaled, Halved))
+        assert one == pytest.approx(other, rel=1e-6)
 
     def test_the_modules_own_loaders(self):
         class WithData(LitModel):
@@ -523,11 +498,11 @@ class TestEvaluatorFrom:
         with pytest.raises(ValueError, match="data must name each data loader once"):
             evaluator_from(LitModel, DataModule, data=("training", "training"))
         with pytest.raises(ValueError, match="data must be one name where datamodule is a DataLoader"):
-            evaluator_from(LitModel, DataLoader([1]), data=("training", "validation"))
+            evaluator_from(LitModel, DataLoader([1]), data=BOTH)
 
     def test_training_and_validation_in_one_pass(self):
-        found = self.measured(evaluator_from(LitModel, DataModule, data=("training", "validation")))
-        assert [item.name for item in found.datasets] == ["training", "validation"]
+        found = self.measured(evaluator_from(LitModel, DataModule, data=BOTH))
+        assert [item.name for item in found.datasets] == list(BOTH)
         for item in found.datasets:
             alone = self.measured(evaluator_from(LitModel, DataModule, data=item.name))
             assert (alone.num_samples, alone.samples_sha256) == (item.num_samples, item.samples_sha256)

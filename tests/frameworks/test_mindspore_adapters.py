@@ -3,7 +3,7 @@
 import mindspore
 import numpy as np
 import pytest
-from cases import Crash, Recorder
+from cases import Crash, Recorder, assert_same, weights
 from mindspore_cases import FOUR_STEPS, TWO_EPOCHS, CrashAfter, dataset, model_of, without_dropout
 from monitored_runs import stop_after
 
@@ -51,11 +51,18 @@ def in_our_model(callback, epochs=2):
     made.fit(epochs, batches, batches[:2], callbacks=callback)
 
 
-def test_the_hooks_are_those_of_our_model(mode):
+def test_the_hooks_are_those_of_our_model_and_our_monitors_tell_of_them(mode, capsys):
     pytest.importorskip("torch")
-    ours, theirs = Recorder(), Recorder()
+    ours, theirs, history, losses = Recorder(), Recorder(), History(), []
     in_our_model(ours)
-    fit([InMindSpore(theirs)])
+    note = LambdaCallback(on_train_step_end=lambda run: losses.append(float(run.original_args().net_outputs.asnumpy())))
+    fit([InMindSpore(theirs, history, LossMonitor(3), TimeMonitor(data_time=True), note)])
+    assert history.epoch == {"epoch": [1, 2]}
+    assert history.history["net_output"] == pytest.approx([np.mean(losses[:4]), np.mean(losses[4:])], rel=1e-6)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("epoch", "Train"))]
+    assert [line.split(":")[0] for line in lines] == ["epoch", "Train epoch time", "epoch", "Train epoch time"]
+    assert lines[0] == f"epoch: 1 step: 3, loss is {losses[2]}"
+    assert lines[2] == f"epoch: 2 step: 2, loss is {losses[5]}"
     assert theirs.calls == ours.calls
     for hook, params in ours.params.items():
         for key in ("mode", "epoch_num", "cur_epoch_num", "batch_num", "cur_step_num", "initial_step"):
@@ -75,18 +82,6 @@ def test_an_evaluation_alone(mode):
     assert history.epoch == {"epoch": [1]}
     assert history.history["accuracy"] == [results["accuracy"]]
     assert history.history["net_output"] == pytest.approx([results["loss"]], rel=1e-6)
-
-
-def test_our_monitors(mode, capsys):
-    history, losses = History(), []
-    note = LambdaCallback(step_end=lambda context: losses.append(float(context.original_args().net_outputs.asnumpy())))
-    train([InMindSpore(history, LossMonitor(3), TimeMonitor(data_time=True), note)])
-    assert history.epoch == {"epoch": [1, 2]}
-    assert history.history["net_output"] == pytest.approx([np.mean(losses[:4]), np.mean(losses[4:])], rel=1e-6)
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("epoch", "Train"))]
-    assert [line.split(":")[0] for line in lines] == ["epoch", "Train epoch time", "epoch", "Train epoch time"]
-    assert lines[0] == f"epoch: 1 step: 3, loss is {losses[2]}"
-    assert lines[2] == f"epoch: 2 step: 2, loss is {losses[5]}"
 
 
 def test_nan_stops_the_training(mode):
@@ -145,9 +140,8 @@ def test_both_collectors_together(mode, tmp_path):
     a, b = RunDirectory(tmp_path / "theirs"), RunDirectory(tmp_path / "ours")
     assert a.present((1, 2, 3, 4)) == b.present((1, 2, 3, 4)) == [1, 2, 3, 4]
     for number in (1, 4):
-        first, second = a.checkpoint(number), b.checkpoint(number)
-        for name in second.shapes:
-            np.testing.assert_array_equal(first.read(name), second.read(name))
+        theirs, ours = weights(tmp_path / "theirs", number), weights(tmp_path / "ours", number)
+        assert_same({name: theirs[name] for name in ours}, ours, rtol=0, atol=0)
 
 
 def test_our_collector_is_that_of_the_framework(pynative, tmp_path):
@@ -157,9 +151,7 @@ def test_our_collector_is_that_of_the_framework(pynative, tmp_path):
     ):
         train([callback])
         assert RunDirectory(tmp_path / folder).present((0, 1, 2)) == [0, 1, 2]
-    one, other = (RunDirectory(tmp_path / folder).checkpoint(2) for folder in ("plain", "adapted"))
-    assert one.shapes == other.shapes
-    assert all(np.array_equal(one.read(name), other.read(name)) for name in one.shapes)
+    assert_same(*(weights(tmp_path / folder, 2) for folder in ("plain", "adapted")), rtol=0, atol=0)
 
 
 def test_an_epoch_that_is_cut_short_does_not_count(pynative, tmp_path):

@@ -2,19 +2,17 @@
 
 import functools
 import gc
-import os
 import re
 import subprocess
 import sys
 import threading
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from cases import Crash, own_values, weights
+from cases import FOLDERS, Crash, assert_same, own_values, weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from pages import code_blocks, run_page_block, takes_minutes
 from safetensors.numpy import load_file
@@ -103,16 +101,6 @@ class TestCollector:
             trainer(seeded(make_gpt2), tmp_path, [collector], max_steps=6).train()
         assert RunDirectory(tmp_path / "run").present((0, 1, 2, 3)) == [0, 1]
 
-    def test_the_last_checkpoint_is_the_trained_network(self, tmp_path):
-        network = seeded(make_bert)
-        collector = SummaryCollector(tmp_path / "run", collect_landscape=EPOCHS)
-        trainer(network, tmp_path, [collector], hidden=True).train()
-        state = weights(tmp_path / "run", 3)
-        for name, parameter in network.named_parameters():
-            np.testing.assert_array_equal(state[name], parameter.detach().numpy(), err_msg=name)
-        # Tied, so it is there once.
-        assert "cls.predictions.decoder.weight" not in state
-
     @pytest.mark.parametrize("settings", [STEPS, EPOCHS], ids=["step", "epoch"])
     @pytest.mark.parametrize("start", [4, 6])
     def test_resuming_inside_an_epoch_and_at_its_end(self, tmp_path, settings, start):
@@ -132,8 +120,8 @@ class TestCollector:
         # At an epoch's end its checkpoint is written again, inside an epoch it must not be.
         assert (run.checkpoint_path(1).stat().st_mtime_ns == before) == (settings is STEPS or start == 6)
         for number in settings["intervals"][0]:
-            for name, value in weights(tmp_path / "whole", number).items():
-                np.testing.assert_allclose(weights(tmp_path / "run", number)[name], value, rtol=1e-4, atol=1e-6)
+            found, expected = (weights(tmp_path / name, number) for name in ("run", "whole"))
+            assert_same(found, expected, rtol=1e-4, atol=1e-6)
 
     def test_a_failed_training_is_whole_after_a_second(self, tmp_path):
         collector = SummaryCollector(tmp_path / "run", collect_landscape=STEPS)
@@ -160,11 +148,18 @@ class TestCollector:
         assert RunDirectory(tmp_path / "run").present(tuple(range(13))) == list(range(13))
         assert "checkpoint-writer" not in {thread.name for thread in threading.enumerate()}
 
-    def test_the_learning_rate_is_that_of_the_step(self, tmp_path):
+    def test_the_learning_rate_is_that_of_the_step_and_the_last_checkpoint_the_trained_network(self, tmp_path):
         pytest.importorskip("tensorboard")
         from event_reading import scalars
 
-        trainer(seeded(make_gpt2), tmp_path, [SummaryCollector(tmp_path / "run", collect_freq=1)]).train()
+        network = seeded(make_bert)
+        collector = SummaryCollector(tmp_path / "run", collect_freq=1, collect_landscape=EPOCHS)
+        trainer(network, tmp_path, [collector], hidden=True).train()
+        state = weights(tmp_path / "run", 3)
+        for name, parameter in network.named_parameters():
+            np.testing.assert_array_equal(state[name], parameter.detach().numpy(), err_msg=name)
+        # Tied, so it is there once.
+        assert "cls.predictions.decoder.weight" not in state
         rates = dict(scalars(tmp_path / "run", "learning_rate/auto"))
         assert rates == pytest.approx({step: 0.01 * (13 - step) / 12 for step in range(1, 13)})
 
@@ -201,13 +196,11 @@ if __name__ == "__main__":
 
 
 def run_script(tmp_path, crash, *launcher, name="run", fsdp=False):
-    tests = Path(__file__).parents[1]
-    folders = [str(tests / "support"), str(tests / "frameworks"), str(tests.parent)]
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(folders=folders, crash=crash, fsdp=fsdp))
+    script.write_text(SCRIPT.format(folders=FOLDERS, crash=crash, fsdp=fsdp))
     return subprocess.run(
         [sys.executable, *launcher, str(script), str(tmp_path / name)], cwd=tmp_path, capture_output=True,
-        text=True, timeout=3 * PATIENCE, check=False, env={**os.environ},
+        text=True, timeout=3 * PATIENCE, check=False,
     )  # fmt: skip
 
 
@@ -243,10 +236,7 @@ def test_two_processes_that_divide_the_parameters(two_processes, tmp_path):
     assert divided.metadata.network == plain.metadata.network
     assert divided.present(tuple(range(20))) == list(range(7))
     for number in range(7):
-        found, expected = weights(tmp_path / "divided", number), weights(two_processes, number)
-        assert list(found) == list(expected)
-        for name in expected:
-            np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-6)
+        assert_same(weights(tmp_path / "divided", number), weights(two_processes, number), atol=1e-6)
 
 
 def test_a_script_that_dies_loses_nothing(tmp_path):

@@ -219,7 +219,7 @@ def test_all_slow_tests_of_this_project_can_be_selected(ours):
     [
         ("workers/keras/evaluator.py", {"test-trainers", "test-keras-on-jax", "test-keras-on-tensorflow"}),
         ("workers/mindspore/evaluator.py", {"test-mindspore"}),
-        ("collectors/composer/collector.py", {"test-composer"}),
+        ("collectors/composer/in_composer.py", {"test-composer"}),
         ("tests/frameworks/test_deepspeed.py", {"test-deepspeed"}),
         ("landscape/exchange/landscaper.py", {"test-peers"}),
         ("tests/frameworks/test_evaluator_contract.py", {environment.target for environment in selection.ENVIRONMENTS}),

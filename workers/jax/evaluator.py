@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.buffers_between import BuffersBetween
-from collectors.networks.jax_arrays import take_apart
+from collectors.networks.jax_network import take_apart
 from collectors.networks.weight_space import State, direction_dtype
 from collectors.shapes import Float64
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.networks.batches import call_network
-from collectors.networks.jax_arrays import NamedArrays
+from collectors.networks.jax_network import NamedArrays
 from collectors.networks.weight_space import numpy_dtype
 
 from ..errors import CallbackFunctionError, first_line

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import jax
 import numpy as np
 
-from collectors.networks.jax_arrays import NamedArrays
+from collectors.networks.jax_network import NamedArrays
 from collectors.networks.weight_space import State
 
 from ..curvature.products import Matrix, ProductSettings, Vector

@@ -33,7 +33,7 @@ from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples
 from ..samples.batches import Batch, on_host
 from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
-from ..samples.sources import hold
+from ..samples.store import hold
 from .array_products import ArrayGradients
 from .curve_fitting import ArrayCurveFitter
 from .measured_set import MeasuredNetwork, MeasuredSet

@@ -16,7 +16,7 @@ from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from .batches import as_batch, is_array, is_tensor
 from .samples import Samples
-from .sources import SampleSource, Stream, indexed_source, read_source, stream_source
+from .sources import Stream, indexed_source, read_source, stream_source
 
 _BATCH_SIZE = 128
 
@@ -29,7 +29,16 @@ def read_array_samples(
     """Reads the samples once, in data-set order, each array and tensor as one of NumPy; returns notes as well."""
     notes: list[str] = []
     if is_pair_of_arrays(dataset):
-        return read_source(_pair_source(dataset, options, notes), options, notes, memory), notes
+        pair = map_leaves(as_numpy, dataset)
+
+        def read(indices: Sequence[int]) -> Any:
+            # Views where that is possible; the user's arrays may be mapped from a disk.
+            adjacent = indices[-1] - indices[0] == len(indices) - 1
+            return rows_of(pair, slice(indices[0], indices[-1] + 1) if adjacent else np.asarray(indices))
+
+        available = range(count_rows(pair))
+        source = indexed_source(read, available, _BATCH_SIZE, options, notes, without_batches=True)
+        return read_source(source, options, notes, memory), notes
     data = sys.modules.get("torch.utils.data")
     if data is not None and isinstance(dataset, data.DataLoader | data.Dataset):
         from .torch_samples import read_samples
@@ -87,14 +96,3 @@ def count_rows(pair: Any) -> int:
 
 def rows_of(pair: Any, which: Any) -> Any:
     return map_leaves(lambda leaf: leaf[which] if is_array(leaf) and leaf.ndim else leaf, pair)
-
-
-def _pair_source(dataset: Any, options: MeasurementOptions, notes: list[str]) -> SampleSource:
-    pair = tuple(map_leaves(as_numpy, part) for part in dataset)
-
-    def read(indices: Sequence[int]) -> Any:
-        # Views where that is possible; the user's arrays may be mapped from a disk.
-        adjacent = indices[-1] - indices[0] == len(indices) - 1
-        return rows_of(pair, slice(indices[0], indices[-1] + 1) if adjacent else np.asarray(indices))
-
-    return indexed_source(read, range(count_rows(pair)), _BATCH_SIZE, options, notes, without_batches=True)

@@ -93,8 +93,16 @@ def as_batch(item: object, count: int | None = None) -> Batch:  # noqa: ARG001 -
             f"dataset must give batches of (inputs, targets), but gave inputs of shape {tuple(first.shape)} with one "
             f"number as targets, which is a single sample: {WRAP}. If it is a batch, give one target for each sample."
         )
-    _check_lengths(len(first), targets)
-    return Batch(inputs, targets, len(first))
+    size = len(first)
+    # A list may have one target for each sample, whatever its own shape.
+    is_listed = isinstance(targets, list | tuple) and len(targets) == size
+    lengths = {len(leaf) for leaf in leaves(targets) if is_array(leaf) and leaf.ndim > 0}
+    if not is_listed and lengths and size not in lengths:
+        raise SamplesError(
+            f"dataset must give as many targets as inputs in a batch, but gave {size} inputs and targets of length "
+            f"{sorted(lengths)}; {WRAP}."
+        )
+    return Batch(inputs, targets, size)
 
 
 def as_whole_batch(item: object, count: int | None = None, samples: Callable[[Any], int] | None = None) -> Batch:
@@ -127,15 +135,12 @@ def as_whole_batch(item: object, count: int | None = None, samples: Callable[[An
 
 def cut(batch: Batch, start: int, stop: int) -> Batch:
     """Returns some samples of a batch, as views."""
-    return _of_samples(batch, slice(start, stop), min(stop, batch.size) - start)
+    return picked(batch, slice(start, stop), min(stop, batch.size) - start)
 
 
-def picked(batch: Batch, rows: NDArray[np.int64]) -> Batch:
-    """Returns samples of a batch by their numbers, as copies."""
-    return _of_samples(batch, rows, len(rows))
+def picked(batch: Batch, which: slice | NDArray[np.int64], size: int) -> Batch:
+    """Returns so many samples of a batch: those of a slice as views, those with numbers as copies."""
 
-
-def _of_samples(batch: Batch, which: slice | NDArray[np.int64], size: int) -> Batch:
     def part(leaf: Any) -> Any:
         return leaf[which] if is_array(leaf) and leaf.ndim and len(leaf) == batch.size else leaf
 
@@ -229,17 +234,6 @@ def _same_leaf(one: Any, other: Any) -> bool:
     if ours is None or theirs is None:
         return type(one) is type(other)
     return ours[0] == theirs[0] and bytes(ours[1]) == bytes(theirs[1])
-
-
-def _check_lengths(size: int, targets: Any) -> None:
-    if isinstance(targets, list | tuple) and len(targets) == size:
-        return  # one target for each sample, whatever its own shape
-    lengths = {len(leaf) for leaf in leaves(targets) if is_array(leaf) and leaf.ndim > 0}
-    if lengths and size not in lengths:
-        raise SamplesError(
-            f"dataset must give as many targets as inputs in a batch, but gave {size} inputs and targets of length "
-            f"{sorted(lengths)}; {WRAP}."
-        )
 
 
 def _count_graphs(item: Any) -> int | None:

@@ -15,12 +15,6 @@ from ..metric_names import check_set_name
 from .random_state import random_state_kept
 from .samples import Samples
 
-_SEVERAL = "several data sets are measured at each point in turn, and all of them must be in memory"
-_RECALIBRATED = (
-    'buffers="recalibrate" needs all samples for the statistics before it measures the first one; use buffers="fixed"'
-)
-_GROUPS = "the groups of all samples must be known before the first point"
-_KEPT = "the loss of each sample is kept, and for that all samples must be in memory"
 _EXAMPLE = '{"train": train_loader, "test": test_loader}'
 
 
@@ -85,14 +79,18 @@ def read_sets(
 ) -> list[ReadSet]:
     """Reads the data sets of callback_fn's third item, main one first; the process's generators stay as they are."""
     found = find_data_sets(dataset, options)
-    needs = {
-        memory.obstacle or _RECALIBRATED: options.buffers == "recalibrate",
-        _SEVERAL: len(found) > 1,
-        _GROUPS: options.groups is not None,
-        _KEPT: options.keep_samples,
-    }
-    for obstacle in (text for text, is_there in needs.items() if is_there):
-        memory = replace(memory, obstacle=obstacle)
+    for is_asked, obstacle in (
+        (
+            options.buffers == "recalibrate" and not memory.obstacle,
+            'buffers="recalibrate" needs all samples for the statistics before it measures the first one; use '
+            'buffers="fixed"',
+        ),
+        (len(found) > 1, "several data sets are measured at each point in turn, and all of them must be in memory"),
+        (options.groups is not None, "the groups of all samples must be known before the first point"),
+        (options.keep_samples, "the loss of each sample is kept, and for that all samples must be in memory"),
+    ):
+        if is_asked:
+            memory = replace(memory, obstacle=obstacle)
     sets: list[ReadSet] = []
     for index, item in enumerate(found):
         own = memory

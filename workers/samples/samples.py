@@ -154,7 +154,7 @@ class Samples:
     def chosen(self, rows: NDArray[np.int64]) -> Batch:
         """Returns a batch of the samples with these numbers, of which ``can_be_cut`` says that it can be made."""
         assert self._whole is not None
-        return _on_use([picked(self._whole, rows)], self._on_use)[0]
+        return _on_use([picked(self._whole, rows, len(rows))], self._on_use)[0]
 
     def changed_on_use(self, function: Callable[[Batch], Batch], *, moves: bool = False) -> Samples:
         """Returns the samples with batches changed on each use, as a changed copy of all takes as much memory again."""
@@ -194,8 +194,6 @@ class Samples:
 
 @dataclass(frozen=True)
 class PassFacts:
-    """What the first pass found."""
-
     sizes: tuple[int, ...]  # of each batch, how many samples
     marks: tuple[int, ...]  # of each batch, its ``quick_mark``
     digest: str  # the SHA-256 of all samples

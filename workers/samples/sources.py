@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,8 @@ from ..measurement_options import MeasurementOptions
 from ..users_code import warn_and_note
 from .batches import Batch, MakeBatch, SampleDigest, as_batch, cut, quick_mark, same_leaves
 from .samples import PassFacts, Samples, SampleStream, count_samples, no_samples
-from .store import SampleWriter, hold_store, open_held
+from .store import SampleWriter, open_held
 
-_Known = TypeVar("_Known")
 # After so many samples, and more batches than its length says, a stream counts as one without an end.
 _ENDLESS = 10_000_000
 # What stays in memory of samples that are read anew, two batches at least.
@@ -131,9 +130,8 @@ def read_source(
     memory: SampleMemory = SampleMemory(),  # noqa: B008
 ) -> Samples:
     """Returns the samples of a source, from another worker of this machine or read now; more notes may be added."""
-    limit = memory.limit if isinstance(memory.limit, int) else memory.limit * free_memory()
-    if memory.obstacle and not isinstance(memory.limit, int):
-        limit *= 2
+    share = memory.limit * (2 if memory.obstacle else 1)
+    limit = memory.limit if isinstance(memory.limit, int) else share * free_memory()
     for held in memory.held:
         taken = _taken(held, source, limit)
         if taken is not None:
@@ -162,34 +160,26 @@ def read_source(
     return samples
 
 
-def hold(samples: Samples) -> bytes | None:
-    """Returns what other workers need to use one's samples; None where they cannot."""
-    if samples.passes is not None:
-        return pickle.dumps(samples.passes.facts)
-    return hold_store(samples)
-
-
 def _taken(held: bytes, source: SampleSource, limit: float) -> Samples | None:
-    """Returns what another worker holds, if this worker can use it and has the same samples."""
+    """Returns what another worker has where this one's source gives the same, by its number and a few batches."""
     content = pickle.loads(held)
-    if isinstance(content, PassFacts):
-        gives = _gives(source, content.sizes, content.marks, lambda batch, mark: quick_mark(batch) == mark)
-        return _with_passes(source, limit, content) if gives else None
-    samples = open_held(content)
-    if samples is None:
+    samples = None if isinstance(content, PassFacts) else open_held(content)
+    if samples is not None:
+        known: Sequence[Any] = samples.read_batches
+        sizes: Sequence[int] = [batch.size for batch in known]
+    elif isinstance(content, PassFacts):
+        known, sizes = content.marks, content.sizes
+    else:
         return None
-    sizes = [batch.size for batch in samples.read_batches]
-    return samples if _gives(source, sizes, samples.read_batches, _are_same) else None
-
-
-def _gives(
-    source: SampleSource, sizes: Sequence[int], known: Sequence[_Known], is_same: Callable[[Batch, _Known], bool]
-) -> bool:
-    """Returns whether a source gives batches of which that is known, by their number and a few of them."""
     if source.only_once or source.count not in (None, sum(sizes)):
-        return False
+        return None
     starts = dict(zip(accumulate(sizes, initial=0), known, strict=False))
-    return all(number in starts and is_same(batch, starts[number]) for number, batch in source.few())
+    for number, batch in source.few():
+        if number not in starts:
+            return None
+        if not (quick_mark(batch) == starts[number] if samples is None else _are_same(batch, starts[number])):
+            return None
+    return _with_passes(source, limit, content) if samples is None else samples
 
 
 def _streamed(
@@ -216,21 +206,13 @@ def _streamed(
 
 
 def _with_passes(source: SampleSource, limit: float, facts: PassFacts | None = None) -> Samples:
-    read = source.read_fast or source.read
-    size = _BLOCK_SHARE * limit
-    samples, facts = first_pass(read, size, without_batches=source.without_batches, facts=facts)
-    return samples.head_of(SampleStream(read, facts, size, copied=source.count is None, join=_join))
-
-
-def first_pass(
-    read: Callable[[], Iterator[Batch]], head_size: float, *, without_batches: bool, facts: PassFacts | None = None
-) -> tuple[Samples, PassFacts]:
-    """Reads all samples once; returns the head (two batches at least), which stays in memory, and the facts of all."""
+    """Reads all samples once; returns the head (two batches at least), which stays in memory, with passes over all."""
+    read, block_size = source.read_fast or source.read, _BLOCK_SHARE * limit
     digest, head = SampleDigest(), SampleWriter()
     sizes: list[int] = []
     marks: list[int] = []
     for batch in read():
-        in_head = len(sizes) < _HEAD_BATCHES or head.size < min(head_size, _HEAD_BYTES)
+        in_head = len(sizes) < _HEAD_BATCHES or head.size < min(block_size, _HEAD_BYTES)
         if in_head:
             head.add(batch)
         elif facts is not None:
@@ -243,7 +225,8 @@ def first_pass(
         raise no_samples()
     if facts is None:
         facts = PassFacts(tuple(sizes), tuple(marks), digest.hexdigest())
-    return head.finish(without_batches=without_batches).without_store(), facts
+    samples = head.finish(without_batches=source.without_batches).without_store()
+    return samples.head_of(SampleStream(read, facts, block_size, copied=source.count is None, join=_join))
 
 
 def _join(batches: Sequence[Batch]) -> Samples:

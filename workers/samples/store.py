@@ -182,8 +182,10 @@ def open_held(held: tuple[Sequence[Any], bytes]) -> Samples | None:
     return None if None in files else _mapped(files, *pickle.loads(content))
 
 
-def hold_store(samples: Samples) -> bytes | None:
-    """Returns what another process needs to map samples that a writer made; None where it cannot."""
+def hold(samples: Samples) -> bytes | None:
+    """Returns what other processes need to use samples of a writer or of passes; None where they cannot."""
+    if samples.passes is not None:
+        return pickle.dumps(samples.passes.facts)
     store = samples.store
     if not isinstance(store, _Store) or any(file.handle() is None for file in store.files):
         return None

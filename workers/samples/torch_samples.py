@@ -79,21 +79,16 @@ def moved_on_use_note(samples: Samples, device: torch.device) -> str:
 
 
 def _moved(samples: Samples, move: Callable[[Batch], Batch], device: torch.device) -> Samples:
-    room = _room_on(device)
+    room = math.inf  # other devices than GPUs say so when memory runs out
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        room = free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     if samples.passes is not None:
         samples = samples.head_of(samples.passes.in_blocks_of(_PASS_SHARE * room))
     if samples.nbytes_where(lambda leaf: getattr(leaf, "device", None) != device) <= _ROOM_SHARE * room:
         with contextlib.suppress(torch.cuda.OutOfMemoryError):
             return samples.map_batches(move)
     return samples.changed_on_use(move, moves=True)
-
-
-def _room_on(device: torch.device) -> float:
-    """Returns how many bytes are free on a GPU; other devices say so when memory runs out."""
-    if device.type != "cuda":
-        return math.inf
-    free, _ = torch.cuda.mem_get_info(device)
-    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def _lay_out(leaf: Any) -> Any:
@@ -119,11 +114,18 @@ def read_samples(
             )
         dataset = TensorDataset(*dataset)
     if isinstance(dataset, DataLoader) and not isinstance(dataset.dataset, IterableDataset):
-        own = own_iteration(_with_own_generator(dataset), make_batch, notes)
-        if own is None:
-            source = _loader_source(dataset, options, notes, make_batch)
-        else:
+        loader = dataset
+        own = own_iteration(_with_own_generator(loader), make_batch, notes)
+        if own is not None:
             source = stream_source(own, options, make_batch=make_batch)
+        elif loader.batch_size is None and loader.batch_sampler is None:
+            # Automatic batching is off: each item of the data set is a batch of its own.
+            indices = _indices(loader.dataset, visited_indices(loader, None, notes))
+            items = Stream(lambda: (loader.collate_fn(loader.dataset[index]) for index in indices), indices)
+            source = stream_source(items, options, make_batch=make_batch)
+        else:
+            visited = visited_indices(loader, options.count, notes)
+            source = _indexed_source(loader.dataset, visited, options, notes, make_batch, loader)
     elif isinstance(dataset, Dataset) and not isinstance(dataset, IterableDataset):
         source = _indexed_source(dataset, None, options, notes, make_batch)
     else:
@@ -141,18 +143,6 @@ def _with_own_generator(batches: Any) -> Any:
     loader = copy.copy(batches)
     loader.generator = torch.Generator().set_state(batches.generator.get_state())
     return loader
-
-
-def _loader_source(
-    loader: DataLoader[Any], options: MeasurementOptions, notes: list[str], make_batch: MakeBatch
-) -> SampleSource:
-    if loader.batch_size is None and loader.batch_sampler is None:
-        # Automatic batching is off: each item of the data set is a batch of its own.
-        indices = _indices(loader.dataset, visited_indices(loader, None, notes))
-        items = Stream(lambda: (loader.collate_fn(loader.dataset[index]) for index in indices), indices)
-        return stream_source(items, options, make_batch=make_batch)
-    visited = visited_indices(loader, options.count, notes)
-    return _indexed_source(loader.dataset, visited, options, notes, make_batch, loader)
 
 
 def _indices(dataset: Any, subset: Sequence[int] | None) -> list[int]:

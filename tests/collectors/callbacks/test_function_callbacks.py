@@ -1,7 +1,6 @@
 """Callbacks that are made of functions: of any hooks, and of a learning rate's schedule."""
 
 import copy
-import inspect
 import re
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from monitored_runs import batches, context, model
 from torch import nn
 
-from collectors.callbacks.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS, BuiltInCallback
+from collectors.callbacks.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS
 from collectors.callbacks.function_callbacks import LambdaCallback, LearningRateScheduler
 
 ORDER = ("epoch_begin", "epoch_end", "step_begin", "step_end", "begin", "end")
@@ -22,17 +21,6 @@ def recorded(names, diary):
     return {
         name: lambda run_context, name=name: diary.append((name, run_context.original_args().mode)) for name in names
     }
-
-
-def test_names_order_and_defaults():
-    parameters = inspect.signature(LambdaCallback).parameters
-    positional = [name for name, item in parameters.items() if item.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-    keyword_only = [name for name, item in parameters.items() if item.kind is inspect.Parameter.KEYWORD_ONLY]
-    assert positional == list(ORDER)
-    assert keyword_only == list(NEW)
-    assert {parameter.default for parameter in parameters.values()} == {None}
-    assert issubclass(LambdaCallback, BuiltInCallback)
-    assert LambdaCallback.called_in_fit_evaluation
 
 
 @pytest.mark.parametrize("name", [*NEW, *ORDER])
@@ -54,25 +42,12 @@ def test_each_new_name_runs_alone_and_each_legacy_name_in_both_phases(name):
     assert calls[-1] == "by hand"
 
 
-def test_legacy_names_in_a_fit_without_a_warning():
+def test_legacy_names_run_in_a_fit_without_a_warning_but_where_a_new_name_wins_in_its_phase():
     diary = []
-    model().fit(1, batches([1.0]), batches([2.0]), callbacks=LambdaCallback(**recorded(ORDER, diary)))
-    training, evaluation = ([(name, mode) for name in LEGACY_HOOKS] for mode in ("train", "eval"))
-    assert diary == [*training[:4], *evaluation, *training[4:]]
-
-
-def test_the_new_name_wins_in_its_phase():
-    diary = []
-    callback = LambdaCallback(**recorded(("step_end", "on_train_step_end"), diary))
+    callback = LambdaCallback(**recorded((*ORDER, "on_train_step_end"), diary))
     model().fit(1, batches([1.0]), batches([2.0]), callbacks=callback)
-    assert diary == [("on_train_step_end", "train"), ("step_end", "eval")]
-
-
-def test_two_callbacks_do_not_share_functions():
-    calls = []
-    LambdaCallback(end=calls.append)
-    LambdaCallback().on_train_end(context())
-    assert calls == []
+    training, evaluation = ([(name, mode) for name in LEGACY_HOOKS] for mode in ("train", "eval"))
+    assert diary == [*training[:3], ("on_train_step_end", "train"), *evaluation, *training[4:]]
 
 
 def used_rates(rates):

@@ -37,6 +37,8 @@ KINDS = {
         (SummaryCollector,),
     )
 }
+NAMES = [f"{name}=None" for name in ("epoch_begin", "epoch_end", "step_begin", "step_end", "begin", "end")]
+NEW_NAMES = [f"on_{phase}_{name}" for phase in ("train", "eval") for name in NAMES]
 IN_FIT_EVALUATIONS = {"TimeMonitor", "LambdaCallback", "SummaryCollector"}
 
 
@@ -71,6 +73,7 @@ def made(name, folder, names=LEGACY_HOOKS):
         (LossMonitor, "per_print_times=1, *, non_finite_action='raise'", False),
         (TimeMonitor, "data_size=None, data_time=False", True),
         (History, "", False),
+        (LambdaCallback, ", ".join([*NAMES, "*", *NEW_NAMES]), True),
         (LearningRateScheduler, "learning_rate_function, *, before_first_step=False", False),
         (ModelCheckpoint, "prefix='CKP', directory=None, config=None, *, stateful=None", False),
     ],

@@ -197,28 +197,19 @@ def test_a_true_exit_value_does_not_hide_an_error():
         build().train(1, batches(), Swallows(at="on_train_end", action=fail))
 
 
-class InheritsOldStyle(OldStyle):
-    pass
-
-
-def test_legacy_hooks_run_in_train_and_eval_without_a_warning():
+def test_legacy_hooks_run_in_both_phases_and_warn_in_fit():
     callback, model = OldStyle(), build()
+    train, evaluation = ([(mode, hook) for hook in LEGACY_HOOKS] for mode in ("train", "eval"))
     model.train(1, batches((4,)), callback)
     model.eval(batches((4,)), callback)
-    assert callback.calls == [(mode, hook) for mode in ("train", "eval") for hook in LEGACY_HOOKS]
-
-
-def test_legacy_hooks_in_fit_warn_and_run_in_both_phases():
-    callback = InheritsOldStyle()
-    with pytest.warns(DeprecationWarning, match="InheritsOldStyle with the legacy hooks"):
-        build().fit(1, batches((4,)), batches((4,)), callbacks=callback)
-    train, evaluation = ([(mode, hook) for hook in LEGACY_HOOKS] for mode in ("train", "eval"))
-    assert callback.calls == [*train[:4], *evaluation, *train[4:]]
+    with pytest.warns(DeprecationWarning, match="OldStyle with the legacy hooks"):
+        model.fit(1, batches((4,)), batches((4,)), callbacks=callback)
+    assert callback.calls == [*train, *evaluation, *train[:4], *evaluation, *train[4:]]
 
 
 def test_a_strict_manager_refuses_legacy_hooks_in_fit():
-    manager, model = CallbackManager([InheritsOldStyle()], strict=True), build()
-    with pytest.raises(ValueError, match=r"InheritsOldStyle with .*Rename begin to on_train_begin or on_eval_begin"):
+    manager, model = CallbackManager([OldStyle()], strict=True), build()
+    with pytest.raises(ValueError, match=r"OldStyle with .*Rename begin to on_train_begin or on_eval_begin"):
         model.fit(1, batches(), callbacks=manager)
     model.train(1, batches(), callbacks=manager)
     assert manager.callbacks[0].calls
@@ -381,6 +372,8 @@ DATA_SETS = {
 @pytest.mark.parametrize("kind", DATA_SETS)
 def test_training_equals_a_plain_loop_bit_for_bit(kind):
     model, seen = build(), Snapshots()
+    for parameter in model.network.parameters():
+        parameter.grad = torch.full_like(parameter, 1e6)  # left over, and it does not count
     model.fit(2, DATA_SETS[kind](), DATA_SETS[kind](), callbacks=seen)
     assert_equal_weights(model.network, plain_training(network(), batches((4, 4, 2)), 2))
     known = kind not in ("unsized", "stream")
@@ -430,14 +423,6 @@ def test_clipping_sees_complete_gradients_and_changes_the_step():
         for a, b in zip(model.network.parameters(), network().parameters(), strict=True)
     )
     assert moved**0.5 < 0.1 * (1e-3 + 1.9e-3) * (1 + 1e-9)
-
-
-def test_leftover_gradients_do_not_count():
-    model = build()
-    for parameter in model.network.parameters():
-        parameter.grad = torch.full_like(parameter, 1e6)
-    model.train(1, batches())
-    assert_equal_weights(model.network, plain_training(network(), batches(), 1))
 
 
 class OwnLoss(nn.Module):
@@ -741,16 +726,20 @@ def test_training_errors(method, arguments, error, match):
         getattr(build(), method)(**{"epoch": 2, "train_dataset": batches(), **arguments})
 
 
-def test_training_needs_an_optimizer():
-    model = Model(network(), nn.CrossEntropyLoss(), metrics={"accuracy": accuracy})
-    for method in (model.train, model.fit):
-        with pytest.raises(ValueError, match="optimizer must be given to train, but is None"):
-            method(1, batches())
-    assert set(model.eval(batches())) == {"accuracy"}
-
-
 NO_METRICS = "metrics must be given to evaluate on valid_dataset"
 NO_BATCH = "valid_dataset must yield at least one batch"
+NO_OPTIMIZER = "optimizer must be given to train, but is None"
+NO_LOSS = "loss_fn must return a scalar tensor, the loss, but returned"
+OWN_LOSS = r"network \(as there is no loss_fn\) must return a scalar tensor"
+NO_NUMBER = r"metrics\['mine'\] must return one number for a batch, but returned "
+
+
+def without_optimizer():
+    return Model(network(), nn.CrossEntropyLoss(), metrics={"accuracy": accuracy})
+
+
+def measured_by(value):
+    return build(metrics={"mine": lambda outputs, targets: value(outputs)}).eval(DATA)
 
 
 @pytest.mark.parametrize(
@@ -769,31 +758,19 @@ NO_BATCH = "valid_dataset must yield at least one batch"
         (lambda: build().eval(None), TypeError, "valid_dataset must be a DataLoader or another iterable"),
         (lambda: build().eval([{"inputs": 1, "targets": 2}]), TypeError, "its batch 0 is a dict"),
         (lambda: build().fit(1, DATA, DATA, valid_dataset_sink_mode=1), TypeError, "sink_mode must be a bool"),
+        (lambda: measured_by(lambda outputs: outputs[:, 0]), TypeError, NO_NUMBER + r"Tensor of shape \(4,\)"),
+        (lambda: measured_by(lambda outputs: None), TypeError, f"{NO_NUMBER}NoneType"),
+        (lambda: measured_by(str), TypeError, f"{NO_NUMBER}str"),
+        (lambda: without_optimizer().train(1, DATA), ValueError, NO_OPTIMIZER),
+        (lambda: without_optimizer().fit(1, DATA), ValueError, NO_OPTIMIZER),
+        (lambda: build(loss_fn="none").train(1, DATA), ValueError, rf"{NO_LOSS} one of shape \(4,\).*reduction='mean'"),
+        (lambda: build(loss_fn=lambda *_: 1.0).fit(1, DATA), TypeError, f"{NO_LOSS} float"),
+        (lambda: build(loss_fn=None).train(1, DATA), ValueError, OWN_LOSS),
     ],
 )
-def test_what_an_evaluation_refuses(call, error, match):
+def test_what_a_call_refuses(call, error, match):
     with pytest.raises(error, match=match):
         call()
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(lambda outputs: outputs[:, 0], r"Tensor of shape \(4,\)"), (lambda outputs: None, "NoneType"), (str, "str")],
-)
-def test_a_metric_function_returns_one_number(value, shown):
-    model = build(metrics={"mine": lambda outputs, targets: value(outputs)})
-    with pytest.raises(TypeError, match=rf"metrics\['mine'\] must return one number for a batch, but returned {shown}"):
-        model.eval(batches())
-
-
-def test_the_loss_is_a_scalar_tensor():
-    for method in ("train", "fit"):
-        with pytest.raises(ValueError, match=r"loss_fn must return a scalar tensor.*shape \(4,\).*reduction='mean'"):
-            getattr(build(loss_fn="none"), method)(1, batches())
-        with pytest.raises(TypeError, match="loss_fn must return a scalar tensor, the loss, but returned float"):
-            getattr(build(loss_fn=lambda outputs, targets: 1.0), method)(1, batches())
-        with pytest.raises(ValueError, match=r"network \(as there is no loss_fn\) must return a scalar tensor"):
-            getattr(build(loss_fn=None), method)(1, batches())
 
 
 WARNED = """

@@ -81,13 +81,6 @@ def test_weights_tied_by_storage_alone_are_found_and_empty_tensors_are_not_taken
     assert [tensor.name for tensor in describe_network(network).tensors] == ["a", "b"]
 
 
-def test_filter_axes():
-    network = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ConvTranspose2d(3, 4, 2), nn.Linear(5, 6), nn.BatchNorm2d(4))
-    axes = {tensor.name: tensor.filter_axes for tensor in describe_network(network).tensors}
-    assert {"0.bias", "1.bias", "3.weight", "3.running_mean"} < set(axes)
-    assert axes == dict.fromkeys(axes, ()) | {"0.weight": (0,), "1.weight": (1,), "2.weight": (0,)}
-
-
 @pytest.mark.parametrize("wrap", [nn.DataParallel, lambda network: torch.compile(network, backend="eager")])
 def test_wrappers_leave_no_trace(wrap):
     network = SmallNetwork()

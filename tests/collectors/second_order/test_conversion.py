@@ -8,7 +8,6 @@ from torch import nn
 from collectors import (
     CheckpointConfig,
     ConvertModelUtils,
-    ConvertNetUtils,
     FixedLossScaleManager,
     LambdaCallback,
     Model,
@@ -86,13 +85,6 @@ def test_the_converted_model_keeps_what_the_signature_lacks():
     converted = ConvertModelUtils.convert_to_thor_model(model, network, nn.CrossEntropyLoss(), optimizer)
     converted.train(1, batches(4))
     assert optimizer.param_groups[0]["step"] == 2
-
-
-def test_converting_a_network_twice_records_once():
-    network = mixed()
-    ConvertNetUtils().convert_to_thor_net(network)
-    ConvertNetUtils().convert_to_thor_net(network)
-    assert len(network.conv._forward_hooks) == 1
 
 
 @pytest.mark.parametrize("frequency", [2, 4, 100])

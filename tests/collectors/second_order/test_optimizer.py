@@ -8,7 +8,7 @@ import torch
 from thor_networks import assert_same_bits, batches, differentiate, mixed, train, weights
 from torch import nn
 
-from collectors import thor
+from collectors import ConvertNetUtils, thor
 from collectors.second_order.optimizer import Thor
 
 LAYERS = {"conv", "first", "words", "last"}
@@ -184,6 +184,7 @@ def test_the_network_stays_as_it_is():
     keys, modules = list(network.state_dict()), [type(module) for module in network.modules()]
     _, optimizer = build(network)
     thor(network, 0.1, 0.1, 0.9)
+    ConvertNetUtils().convert_to_thor_net(network)
     assert list(network.state_dict()) == keys
     assert [type(module) for module in network.modules()] == modules
     assert all(len(layer._forward_hooks) == 1 for layer in optimizer._recorders.layers.values())
@@ -369,8 +370,13 @@ def test_wrong_arguments(settings, error, text):
 
 
 def test_what_it_refuses():
-    with pytest.raises(TypeError, match=r"net must be a torch.nn.Module, but got int"):
-        thor(3, 0.1, 0.1, 0.9)
+    cell = type("Cell", (), {"__module__": "mindspore.nn.cell"})
+    for net, text in (
+        (3, "net must be a torch.nn.Module, but got int"),
+        (cell(), r"a network of MindSpore. MindSpore trains it with .* mindspore.nn.thor"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            thor(net, 0.1, 0.1, 0.9)
     with pytest.raises(ValueError, match="net must have a parameter that requires gradients"):
         thor(nn.Linear(2, 2).requires_grad_(False), 0.1, 0.1, 0.9)
     network, optimizer = build()
@@ -396,9 +402,3 @@ def test_what_it_refuses():
     sparse(torch.tensor([0, 2])).sum().backward()
     with pytest.raises(RuntimeError, match=r"no sparse gradients, but \['0.weight'\]"):
         optimizer.step()
-
-
-def test_a_network_of_another_framework_is_refused():
-    cell = type("Cell", (), {"__module__": "mindspore.nn.cell"})
-    with pytest.raises(TypeError, match=r"a network of MindSpore. MindSpore trains it with .* mindspore.nn.thor"):
-        thor(cell(), 0.1, 0.1, 0.9)

@@ -47,13 +47,21 @@ def step_of(number, elements=1):
     return SummaryStep(number, 0.0, check_value("tensor", "t", np.zeros(elements)))
 
 
-def submit_all(writer, steps, outcome):
-    try:
-        for step in steps:
-            writer.write(step)
-            outcome.append(step.step)
-    except SummaryWriteError as error:
-        outcome.append(error)
+def training_with(files, steps):
+    """Returns a writer, a thread that writes steps with it, and their numbers as it takes them, or its error."""
+    writer, outcome = SummaryWriter(files, "here"), []
+
+    def train():
+        try:
+            for step in steps:
+                writer.write(step)
+                outcome.append(step.step)
+        except SummaryWriteError as error:
+            outcome.append(error)
+
+    training = threading.Thread(target=train)
+    training.start()
+    return writer, training, outcome
 
 
 @pytest.mark.parametrize(
@@ -65,11 +73,8 @@ def submit_all(writer, steps, outcome):
     ],
 )
 def test_a_slow_disk_holds_record_back_and_loses_nothing(count, elements, accepted, wait_until_blocked):
-    files, outcome = HeldFiles(), []
-    writer = SummaryWriter(files, "here")
-    steps = (step_of(number, elements) for number in range(count))
-    training = threading.Thread(target=submit_all, args=(writer, steps, outcome))
-    training.start()
+    files = HeldFiles()
+    writer, training, outcome = training_with(files, (step_of(number, elements) for number in range(count)))
     wait_until_blocked(training)
     assert training.is_alive()
     assert len(outcome) == accepted
@@ -81,10 +86,8 @@ def test_a_slow_disk_holds_record_back_and_loses_nothing(count, elements, accept
 
 
 def test_a_disk_that_fails_while_record_waits_raises_there():
-    files, outcome = HeldFiles(OSError(28, "No space left on device")), []
-    writer = SummaryWriter(files, "here")
-    training = threading.Thread(target=submit_all, args=(writer, map(step_of, range(LONGEST_QUEUE + 3)), outcome))
-    training.start()
+    files = HeldFiles(OSError(28, "No space left on device"))
+    writer, training, outcome = training_with(files, map(step_of, range(LONGEST_QUEUE + 3)))
     wait_until(lambda: len(outcome) == LONGEST_QUEUE)
     files.let_go.set()
     training.join()
@@ -114,10 +117,8 @@ def test_flush_waits_for_what_was_recorded_before_it(wait_until_blocked):
 
 
 def test_close_during_record_is_an_error_there():
-    files, outcome = HeldFiles(), []
-    writer = SummaryWriter(files, "here")
-    training = threading.Thread(target=submit_all, args=(writer, map(step_of, range(LONGEST_QUEUE + 3)), outcome))
-    training.start()
+    files = HeldFiles()
+    writer, training, outcome = training_with(files, map(step_of, range(LONGEST_QUEUE + 3)))
     wait_until(lambda: len(outcome) == LONGEST_QUEUE)
     closing = threading.Thread(target=writer.close)
     closing.start()

@@ -16,7 +16,7 @@ from workers.errors import SamplesError
 from workers.evaluator import SampleMemory
 from workers.measurement_options import MeasurementOptions
 from workers.samples.data_sets import read_sets
-from workers.samples.random_state import OwnRandomState, RandomState, random_state_kept
+from workers.samples.random_state import OwnRandomState, random_state, random_state_kept, set_random_state
 from workers.samples.torch_samples import read_samples
 
 INPUTS, TARGETS = features(), classes()
@@ -101,11 +101,11 @@ def test_samples_that_change_are_found_out_all_the_same():
 
 
 def test_all_generators_are_put_back():
-    before = RandomState.now()
+    before = random_state()
     with random_state_kept():
         first = draw()
     assert draw() == first
-    before.restore()
+    set_random_state(before)
 
     @random_state_kept()
     def fail():
@@ -118,9 +118,9 @@ def test_all_generators_are_put_back():
 
 
 def test_own_random_numbers_go_on():
-    start = RandomState.now()
+    start = random_state()
     expected = [draw() for _ in range(4)]
-    start.restore()
+    set_random_state(start)
     own = OwnRandomState()
     found = []
     for numbers in own.iterate(draw() for _ in range(2)):

@@ -22,8 +22,7 @@ from workers.evaluator import SampleMemory
 from workers.measurement_options import MeasurementOptions
 from workers.samples.batches import Batch, quick_mark
 from workers.samples.samples import Samples
-from workers.samples.sources import hold
-from workers.samples.store import SampleFile, SampleWriter, open_held
+from workers.samples.store import SampleFile, SampleWriter, hold, open_held
 from workers.samples.torch_samples import place_samples, read_samples
 
 MEGABYTE = 1 << 20
@@ -200,8 +199,7 @@ def test_nothing_is_left_of_a_killed_worker_and_its_samples_are_out_of_reach():
     program = textwrap.dedent("""
         import sys, torch
         from workers.samples.batches import Batch
-        from workers.samples.sources import hold
-        from workers.samples.store import SampleWriter
+        from workers.samples.store import SampleWriter, hold
         writer = SampleWriter()
         writer.add(Batch(torch.ones(9, 9), torch.ones(9), 9))
         samples = writer.finish(without_batches=False)

@@ -26,8 +26,8 @@ from workers.errors import SamplesError
 from workers.measurement_options import MeasurementOptions
 from workers.samples import sources
 from workers.samples.array_samples import read_array_samples
-from workers.samples.batches import Batch
-from workers.samples.samples import SampleStream
+from workers.samples.batches import Batch, quick_mark
+from workers.samples.samples import PassFacts, SampleStream
 from workers.samples.torch_samples import read_samples
 
 COUNT = 30
@@ -458,7 +458,7 @@ def test_targets_of_any_shape_for_each_sample():
 def test_passes_in_smaller_blocks_hold_the_same_samples():
     """A GPU may have less room than the host, from whose memory the size of a block is chosen."""
     batches = [Batch(torch.full((100, 10), float(number)), torch.zeros(100), 100) for number in range(6)]
-    _, facts = sources.first_pass(lambda: iter(batches), 0.0, without_batches=False)
+    facts = PassFacts((100,) * 6, tuple(map(quick_mark, batches)), "")
     stream = SampleStream(lambda: iter(batches), facts, 1e9, copied=False, join=None)
     (together,) = stream.blocks()
     apart = list(stream.in_blocks_of(2 * 4400).blocks())

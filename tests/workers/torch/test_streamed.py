@@ -21,7 +21,7 @@ from workers.evaluator import MeasurementSetup, SampleMemory
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pools.in_process import InProcessPool, Worker
-from workers.samples.sources import hold
+from workers.samples.store import hold
 from workers.torch.evaluator import TorchEvaluator
 from workers.torch.own_loss import OwnLoss
 
