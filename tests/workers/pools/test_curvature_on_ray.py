@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import re
 import signal
 from contextlib import suppress
 from functools import partial
@@ -23,7 +24,8 @@ from workers.errors import CurvatureError
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import CurvatureTask, PointTask
-from workers.pools.in_process import InProcessPool
+from workers.pools.crew_worker import MeasurementActor
+from workers.pools.in_process import InProcessPool, Worker
 from workers.pools.ray_pool import RayPool
 from workers.pools.ray_session import RaySession
 
@@ -166,10 +168,10 @@ def test_weights_that_kill_every_worker_fail_and_the_next_are_measured(pool, exp
     assert bits([pool.measure_curvature(good)]) == {0: expected[0]}
 
 
-@pytest.mark.slow
-def test_an_evaluator_without_derivatives(session):
-    (task,) = tasks(1.0)
-    with RayPool(Paraboloid, MeasurementOptions(), device_ids=(3,)) as pool:
-        for measure in (lambda: list(pool.run_curvature([task])), lambda: pool.measure_curvature(task)):
-            with pytest.raises(CurvatureError, match=r"Paraboloid makes no products of the Hessian.*trace_by_lines"):
-                measure()
+def test_an_evaluator_without_derivatives():
+    """The error that the driver raises."""
+    actor, (task,) = MeasurementActor.__new__(MeasurementActor), tasks(1.0)
+    actor._worker = Worker(Paraboloid())
+    for error in (actor.measure_state({}, None, task.settings), actor.ask("open_shares", task.settings.products)):
+        assert type(error) is CurvatureError
+        assert re.search(r"Paraboloid makes no products of the Hessian.*trace_by_lines", str(error))

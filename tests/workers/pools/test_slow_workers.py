@@ -89,19 +89,6 @@ def test_a_set_of_weights_is_measured_elsewhere_and_read_once(pool, tmp_path):
     assert read == [1]
 
 
-def test_a_worker_that_stands_still(pool):
-    first, second = pool.process_ids
-    os.kill(first, signal.SIGSTOP)
-    try:
-        for _ in range(2):
-            assert losses(pool.run(line(*range(7, 10)))) == squares(range(7, 10))
-    finally:
-        os.kill(first, signal.SIGCONT)
-    pool.load(*paraboloid_plane())
-    assert pool.process_ids == [first, second]
-    assert losses(pool.run(line(0.5, 1, 2))) == squares((0.5, 1, 2))
-
-
 def test_a_worker_that_does_not_come_back_is_replaced(pool, monkeypatch):
     monkeypatch.setattr(crew, "_PATIENCE_SECONDS", 1.0)
     first, second = pool.process_ids
@@ -126,12 +113,3 @@ def test_a_death_of_the_worker_that_helps_costs_nothing(pool, tmp_path):
     pool.load(*paraboloid_plane())
     assert pool.workers == 2
     assert losses(pool.run(line(*points))) == squares(points)
-
-
-def test_a_run_that_is_left_early_gives_nothing_to_the_next(pool, tmp_path):
-    run = pool.run(line(HELD, 1, 2, 3))
-    next(run)
-    run.close()
-    assert losses(pool.run(line(-1, -2, -3))) == squares((-1, -2, -3))
-    (tmp_path / "go").touch()
-    assert losses(pool.run(line(-1, -2, -3))) == squares((-1, -2, -3))
