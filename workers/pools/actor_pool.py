@@ -158,14 +158,10 @@ class SharedProducts(ShareProducts):
         found = self._ask("loss", [[range(share, share + 1) for share in shares] for shares in self._dealt()])
         return [found[range(share, share + 1)] for share in range(SHARES)]
 
-    def total_gradient(self) -> Float64[np.ndarray, " weights"]:
-        return self._total_of("gradient")
-
-    def total_product(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
-        return self._total_of("product", self._put(vector))
-
-    def total_doubled(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
-        return self._total_of("doubled", self._put(vector))
+    def total(self, method: str, *arguments: Vector) -> Float64[np.ndarray, " weights"]:
+        found = self._ask(method, [whole_halves(shares) for shares in self._dealt()], *map(self._put, arguments))
+        total: Float64[np.ndarray, " weights"] = add_shares(range(SHARES), found.get)
+        return total
 
     def close(self) -> None:
         for notes in self._crew.ask_all("ask", "close_shares"):
@@ -174,11 +170,6 @@ class SharedProducts(ShareProducts):
     def _dealt(self) -> list[range]:
         count = len(self._crew.workers)
         return [range(SHARES * number // count, SHARES * (number + 1) // count) for number in range(count)]
-
-    def _total_of(self, method: str, *arguments: Any) -> Float64[np.ndarray, " weights"]:
-        found = self._ask(method, [whole_halves(shares) for shares in self._dealt()], *arguments)
-        total: Float64[np.ndarray, " weights"] = add_shares(range(SHARES), found.get)
-        return total
 
     def _ask_one(self, method: str, share: int, *arguments: Any, **options: Any) -> Any:
         part = range(share, share + 1)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from collectors.errors import LandscapeError
-from collectors.networks.weight_space import State, WeightSpace
+from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator, space_of
 from ..curvature.measuring import CurvatureSettings
@@ -94,7 +94,7 @@ class MeasurementActor:
         except Exception as error:  # also that callback_fn could not be loaded
             return _portable(error)
 
-    def space(self) -> WeightSpace | Exception:
+    def space(self) -> Any:
         return _returned(lambda: space_of(call_callback(self._callback_fn)))
 
     def load_compiler(self) -> None:
