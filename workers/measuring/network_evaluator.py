@@ -180,19 +180,12 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         cost = None if self._passes is None else self._passes.cost
         return OriginMeasurement((first, again), (), elsewhere, seconds, pass_cost=cost)
 
-    def _add_set(
-        self,
-        name: str,
-        samples: Samples,
-        candidates: Sequence[Total],
-        metrics: Mapping[str, Total],
-        notes: Sequence[str],
-    ) -> None:
+    def _add_set(self, read: ReadSet, candidates: Sequence[Total], metrics: Mapping[str, Total]) -> None:
         """Adds a data set beside the main one, which is measured in the same plan where the network is."""
         own = [total.fresh() for total in candidates], {key: total.fresh() for key, total in metrics.items()}
-        texts = [note_of_set(name, note) for note in notes]
-        with naming_set(name):
-            self._sets.append(MeasuredSet(self, name, samples, *own, self._main.plan, texts, is_main=False))
+        texts = [note_of_set(read.name, note) for note in read.notes]
+        with naming_set(read.name):
+            self._sets.append(MeasuredSet(self, read.name, read.samples, *own, self._main.plan, texts, is_main=False))
 
     def _get_sets_ready(
         self,
@@ -208,7 +201,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         self._sets.append(main)
         main.warn(*low_precision_note(main.loss))
         for item in sets[1:]:
-            self._add_set(item.name, item.samples, main.candidates, metrics, item.notes)
+            self._add_set(item, main.candidates, metrics)
         self._find_groups(setup.options)
 
         def run(batch_size: int) -> int:

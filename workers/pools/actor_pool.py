@@ -32,7 +32,7 @@ from ..sample_losses import SampleLosses
 from .actors import ActorDeathError
 from .chunks import KILLS_BEFORE_SPLIT
 from .crew import DEATHS_BEFORE_DROP, Crew
-from .crew_run import CrewRun, CurvatureRun
+from .crew_run import CrewRun
 from .crew_worker import CrewWorker
 from .in_process import fit_in_parts, measure_curvature_at
 
@@ -89,7 +89,13 @@ class ActorPool(Pool):
 
     def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
         """Measures the curvature at sets of weights, one worker for each; that of a dead one is measured again."""
-        yield from CurvatureRun(self._crew, tasks)
+        crew, neighbours = self._crew, self._crew.most_on_one_node()
+        crew.forget_speeds()
+        try:
+            found = (task.beside(neighbours) for task in tasks)
+            yield from CrewRun(crew, found, in_flight=1, result=CurvatureResult)
+        finally:
+            crew.forget_speeds()
 
     def measure_curvature(self, task: CurvatureTask) -> CurvatureResult:
         """Measures the curvature at one set of weights, of whose samples each worker has a part."""
