@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import operator
 import pickle
@@ -119,10 +120,11 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
                 item.settle(far_points, None if partition is None else partition.further[index])
         main.settle(far_points, None if partition is None else replace(partition, further=()), self.measure)
         if main.keeps_samples:
-            self._kept = tuple(
-                describe_kept(item.name, item.samples, self._weights_of(item, len(far_points[0])))
-                for item in self._sets
-            )
+            place, kept = np.zeros((1, len(far_points[0]))), []
+            for item in self._sets:
+                sums = within_memory(self, functools.partial(self._sums_of_samples, item, place))
+                kept.append(describe_kept(item.name, item.samples, sums.get(DENOMINATORS)))  # None where it is a sum
+            self._kept = tuple(kept)
         return self._measure_origin(far_points[0])
 
     def measure(
@@ -286,10 +288,6 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
                     numerators.append(on_host(of_samples, np.float64))
         sums = {NUMERATORS: np.stack(numerators)}
         return sums if denominators is None else {**sums, DENOMINATORS: on_host(denominators, np.float64)}
-
-    def _weights_of(self, item: MeasuredSet, axes: int) -> Float64[np.ndarray, " samples"] | None:
-        """Returns how much each sample of a set counts in the mean; None for a loss that is a sum."""
-        return within_memory(self, lambda: self._sums_of_samples(item, np.zeros((1, axes)))).get(DENOMINATORS)
 
     def _plan_sets(
         self, setup: MeasurementSetup, place: Callable[[Samples], Samples] = lambda samples: samples

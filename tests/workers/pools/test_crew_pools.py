@@ -10,7 +10,6 @@ import pickle
 import re
 import signal
 import sys
-import textwrap
 
 import cloudpickle
 import numpy as np
@@ -187,27 +186,16 @@ class TestCallbacks:
     @pytest.mark.slow
     def test_a_function_from_a_module_that_only_the_driver_finds(self, workers_on, tmp_path, monkeypatch):
         (tmp_path / "my_landscape_setup.py").write_text(
-            textwrap.dedent("""
-            import torch
-            from torch import nn
-            from my_landscape_data import DATA
-
-            def callback_fn():
-                torch.manual_seed(0)
-                return nn.MSELoss(), nn.Linear(2, 1), DATA, {}
-            """)
+            "from my_landscape_data import Mine\ndef callback_fn(): return Mine()"
         )
-        (tmp_path / "my_landscape_data.py").write_text("import torch\nDATA = (torch.ones(5, 2), torch.zeros(5, 1))\n")
+        (tmp_path / "my_landscape_data.py").write_text("import paraboloid\nclass Mine(paraboloid.Paraboloid): ...\n")
         monkeypatch.syspath_prepend(tmp_path)
         import my_landscape_setup
 
-        with workers_on(my_landscape_setup.callback_fn, MeasurementOptions(), device_ids=(0,), plan=PLAN) as pool:
-            network = nn.Linear(2, 1)
-            origin, directions, buffers = plane_of(network, axes=1)
-            origin["weight"][:], origin["bias"][:] = 1.0, 0.5
-            pool.load(origin, directions, buffers)
-            (result,) = pool.run([PointTask(0, (0.0,))])
-            assert result.values["loss"] == 6.25
+        with workers_on(my_landscape_setup.callback_fn, MeasurementOptions(), device_ids=(0,)) as pool:
+            pool.load(*paraboloid_plane())
+            (result,) = pool.run([PointTask(0, (2.0, 1.0))])
+            assert result.values == {"loss": 9.0}
         for name in ("my_landscape_setup", "my_landscape_data"):
             del sys.modules[name]
 
