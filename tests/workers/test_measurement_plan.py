@@ -270,33 +270,8 @@ def test_settings_come_back_after_an_exception():
     evaluator.close()
 
 
-COMPILER_WARNINGS = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
-
-
 @pytest.mark.slow
-@COMPILER_WARNINGS
-def test_compiled_values_equal_eager_ones(monkeypatch, tmp_path):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "packages"))
-    network = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 4))
-    data = TensorDataset(features(), classes())
-    plane = plane_of(network)
-    results = []
-    for compiled in (False, True):
-        plan = MeasurementPlan(25, 1, compile=compiled)
-        evaluator = evaluator_of(nn.CrossEntropyLoss(), network, data, plan=plan)
-        assert evaluator.description.notes == ()
-        evaluator.load(*plane)
-        values = evaluator.measure(POINTS)["loss"]
-        state = evaluator.measure_state(dict(plane[0], **{"3.bias": np.ones(4, np.float32)}), None)["loss"]
-        results.append([*values, state])
-        evaluator.close()
-    np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-7)
-    assert np.ptp(results[1]) > 1e-2  # weights are not frozen into the code
-
-
-@pytest.mark.slow
-@COMPILER_WARNINGS
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 @pytest.mark.parametrize("tools", ["", "broken"])
 def test_without_a_compiler_it_is_eager_and_says_so(tools, monkeypatch, tmp_path):
     compiler = tmp_path / "g++"
