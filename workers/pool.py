@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -53,6 +53,11 @@ class CurvatureTask:
     read: ReadWeights
     settings: CurvatureSettings  # what is measured; the same for all tasks of one run
     source: ReadWeights | None = None
+
+    def beside(self, neighbours: int) -> CurvatureTask:
+        """Returns the same where so many workers share a machine's memory."""
+        products = replace(self.settings.products, neighbours=neighbours)
+        return replace(self, settings=replace(self.settings, products=products))
 
 
 Task: TypeAlias = PointTask | StateTask

@@ -1,4 +1,4 @@
-"""Clusters in a process of their own, gone without a trace when the trial ends."""
+"""Clusters in a process of their own, which is this file, gone without a trace when the trial ends."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ class SmallCluster:
         variables[FOLDER] = str(self._folder)
         variables["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, HERE, HERE.parent / "support")))
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "cluster_process.py"), json.dumps({"nodes": nodes, "cpus": cpus})],
+            [sys.executable, __file__, json.dumps({"nodes": nodes, "cpus": cpus})],
             env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -71,3 +71,26 @@ class SmallCluster:
         self._process.stdin.flush()
         if self._process.stdout.readline() != "done\n":
             raise AssertionError(f"the cluster did not {word} a node")
+
+
+def main():
+    """Says the cluster's address, and adds and removes nodes on command: answers each line of its input with one."""
+    from ray.cluster_utils import Cluster
+
+    settings = json.loads(sys.argv[1])
+    node = {"num_cpus": settings["cpus"], "include_log_monitor": False}
+    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    nodes = [cluster.add_node(**node) for _ in range(settings["nodes"] - 1)]
+    cluster.wait_for_nodes()
+    print(cluster.address, flush=True)
+    for line in sys.stdin:
+        if line == "add\n":
+            nodes.append(cluster.add_node(**node))
+        elif line == "remove\n":
+            cluster.remove_node(nodes.pop(), allow_graceful=False)
+        print("done", flush=True)
+    cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main()

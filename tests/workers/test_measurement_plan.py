@@ -173,32 +173,12 @@ def test_settings_of_the_plan_hold_inside_and_the_users_come_back(threads):
     assert settings[4] in ("ieee", "none")
 
 
-NEW_PRECISION = """
-import sys
+PRECISION = """
+import contextlib, os, sys
 sys.path[:0] = sys.argv[1:]
 import torch
 from test_measurement_plan import watched
 from workers.measurement_plan import MeasurementPlan
-owners = (torch.backends, torch.backends.mkldnn.matmul, torch.backends.mkldnn.conv)
-for owner, value in zip(owners[::-1], ("bf16", "bf16", "tf32")):
-    owner.fp32_precision = value
-    before = [item.fp32_precision for item in owners]
-    assert value in before
-    (settings,) = watched(MeasurementPlan(20, 1))
-    assert settings[4] in ("ieee", "none"), settings
-    assert [item.fp32_precision for item in owners] == before
-"""
-
-
-@pytest.mark.slow
-def test_precision_set_through_the_newer_attributes_comes_back(run_python, support_folder, tests_folder):
-    """PyTorch refuses its older function beside these; in a process of its own, because they cannot be unset."""
-    run_python(NEW_PRECISION, support_folder, tests_folder)
-
-
-GPU_PRECISION = """
-import contextlib, os
-import torch
 from workers.torch.settings import _cudnn, _full_precision
 backends = torch.backends
 owners = {
@@ -238,6 +218,9 @@ def check(change):
             if "cuda" in types:
                 assert [found[name] for name in switches] == [True, False, True]
         assert state() == before, (change, types, before, state())
+    (settings,) = watched(MeasurementPlan(20, 1))
+    assert settings[4] in ("ieee", "none"), (change, settings)
+    assert state() == before, (change, before, state())
 
 for change in (
     "pass",
@@ -250,6 +233,8 @@ for change in (
     "backends.fp32_precision = 'tf32'; backends.cudnn.conv.fp32_precision = 'ieee'",
     "backends.cuda.matmul.fp32_precision = 'tf32'",
     "backends.mkldnn.fp32_precision = 'bf16'",
+    "backends.mkldnn.conv.fp32_precision = 'bf16'",
+    "backends.mkldnn.conv.fp32_precision = 'bf16'; backends.mkldnn.matmul.fp32_precision = 'bf16'",
     "backends.cudnn.allow_tf32 = False",
     "backends.cuda.matmul.allow_tf32 = True",
     "torch.set_float32_matmul_precision('high')",
@@ -268,9 +253,9 @@ for change in (
 
 
 @pytest.mark.slow
-def test_a_gpus_precision_is_full_whichever_way_the_user_set_it(run_python):
-    """PyTorch keeps these settings also where it has no GPU; ``cudnn.flags`` raises for most of them."""
-    run_python(GPU_PRECISION)
+def test_precision_is_full_whichever_way_the_user_set_it_and_comes_back(run_python, support_folder, tests_folder):
+    """PyTorch keeps a GPU's settings also where it has none; ``cudnn.flags`` raises for most of them."""
+    run_python(PRECISION, support_folder, tests_folder)
 
 
 def test_settings_come_back_after_an_exception():
@@ -285,33 +270,8 @@ def test_settings_come_back_after_an_exception():
     evaluator.close()
 
 
-COMPILER_WARNINGS = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
-
-
 @pytest.mark.slow
-@COMPILER_WARNINGS
-def test_compiled_values_equal_eager_ones(monkeypatch, tmp_path):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "packages"))
-    network = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 4))
-    data = TensorDataset(features(), classes())
-    plane = plane_of(network)
-    results = []
-    for compiled in (False, True):
-        plan = MeasurementPlan(25, 1, compile=compiled)
-        evaluator = evaluator_of(nn.CrossEntropyLoss(), network, data, plan=plan)
-        assert evaluator.description.notes == ()
-        evaluator.load(*plane)
-        values = evaluator.measure(POINTS)["loss"]
-        state = evaluator.measure_state(dict(plane[0], **{"3.bias": np.ones(4, np.float32)}), None)["loss"]
-        results.append([*values, state])
-        evaluator.close()
-    np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-7)
-    assert np.ptp(results[1]) > 1e-2  # weights are not frozen into the code
-
-
-@pytest.mark.slow
-@COMPILER_WARNINGS
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 @pytest.mark.parametrize("tools", ["", "broken"])
 def test_without_a_compiler_it_is_eager_and_says_so(tools, monkeypatch, tmp_path):
     compiler = tmp_path / "g++"

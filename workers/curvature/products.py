@@ -177,30 +177,27 @@ class ShareProducts(ABC):
         """Returns a context in which many calls cost less than they do apart."""
         return contextlib.nullcontext()
 
-    def total_losses(self) -> list[tuple[float, float | None]]:
-        """Returns what ``loss`` gives for each share, in order."""
-        with self.together():
-            return [self.loss(share) for share in range(SHARES)]
-
-    def total_gradient(self) -> Float64[np.ndarray, " weights"]:
-        """Returns the gradients of all shares, added up."""
-        return self._total(self.gradient(share) for share in range(SHARES))
-
     def products(self, vector: Vector, shares: Sequence[int]) -> Iterator[Float64[np.ndarray, " weights"]]:
         """Yields what ``product`` gives for each of some shares, in order; several may be made at once."""
         return (self.product(vector, share) for share in shares)
 
-    def total_product(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
-        """Returns the products of all shares with a vector, added up."""
-        return self._total(self.products(vector, range(SHARES)))
+    def parts(self, method: str, shares: Sequence[int], *arguments: Any, **options: Any) -> Iterator[Any]:
+        """Yields what a method gives for each of some shares, in order."""
+        if method == "product" and not options:
+            return self.products(arguments[0], shares)
+        return (getattr(self, method)(*arguments, share, **options) for share in shares)
 
-    def total_doubled(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
-        """Returns what ``doubled`` gives for all shares, added up."""
-        return self._total(self.doubled(vector, share) for share in range(SHARES))
-
-    def _total(self, made: Iterator[Float64[np.ndarray, " weights"]]) -> Float64[np.ndarray, " weights"]:
+    def total_losses(self) -> list[tuple[float, float | None]]:
+        """Returns what ``loss`` gives for each share, in order."""
         with self.together():
-            total: Float64[np.ndarray, " weights"] = add_in_order(range(SHARES), made)
+            return list(self.parts("loss", range(SHARES)))
+
+    def total(self, method: str, *arguments: Vector) -> Float64[np.ndarray, " weights"]:
+        """Returns what ``gradient``, ``product`` or ``doubled`` gives for all shares, added up."""
+        with self.together():
+            total: Float64[np.ndarray, " weights"] = add_in_order(
+                range(SHARES), self.parts(method, range(SHARES), *arguments)
+            )
         return total
 
     @abstractmethod
@@ -235,17 +232,17 @@ class Products:
 
     def gradient(self) -> Float64[np.ndarray, " weights"]:
         """Returns the gradient, shape (weights,)."""
-        return self._shares.total_gradient() / self._weight
+        return self._shares.total("gradient") / self._weight
 
     def __call__(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
         """Returns the matrix times a vector, shape (weights,)."""
         self.count += 1
-        return self._shares.total_product(np.ascontiguousarray(vector, self.layout.dtype)) / self._weight
+        return self._shares.total("product", np.ascontiguousarray(vector, self.layout.dtype)) / self._weight
 
     def doubled(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
         """Returns the product over twice the step: what changes is three times the difference's error, or rounding."""
         self.count += 1
-        return self._shares.total_doubled(np.ascontiguousarray(vector, self.layout.dtype)) / self._weight
+        return self._shares.total("doubled", np.ascontiguousarray(vector, self.layout.dtype)) / self._weight
 
     def estimated(self, vector: Vector, few: int) -> Float64[np.ndarray, " weights"]:
         """Returns about what a share adds to a product, counted as none; ``few`` as of ``ShareProducts.product``."""

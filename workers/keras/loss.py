@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -124,10 +125,11 @@ class SampleLoss(SummedLoss):
 
     def pending(self) -> Pending:
         """Returns the result over all batches."""
-        result = super().pending().read()
+        whole = super().pending()
+        result = whole.read()
         if self._with_penalties:
             result["loss"] += self._penalty
-        return Pending.of(result)
+        return replace(Pending.of(result), samples=whole.samples)
 
     @property
     def sums(self) -> tuple[Any, Any]:

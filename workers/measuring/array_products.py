@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from ..samples.batches import Batch
 from .measured_set import MeasuredSet
 from .shares import BatchedProducts, SharedBatches
 
+Measuring: TypeAlias = Callable[[], contextlib.AbstractContextManager[None]]
+"""Makes the context in which everything is computed."""
+
 
 class ArrayGradients(BatchedProducts):
     """Gradients in at least float32, added up over single batches; of which products are made, a subclass says."""
@@ -31,11 +34,7 @@ class ArrayGradients(BatchedProducts):
     to_array: Callable[[Any], Any] = staticmethod(np.asarray)
 
     def __init__(
-        self,
-        space: WeightSpace,
-        measured: MeasuredSet,
-        measuring: Callable[[], contextlib.AbstractContextManager[None]],
-        settings: ProductSettings,
+        self, space: WeightSpace, measured: MeasuredSet, measuring: Measuring, settings: ProductSettings
     ) -> None:
         trainable = [info for info in space.trainable if info.size]
         self.dtypes = {info.name: direction_dtype(info.dtype) for info in trainable}
@@ -122,13 +121,7 @@ class WrittenGradients(ArrayGradients):
     framework: str
     without_gauss_newton: str  # a clause on why the network has no Gauss-Newton matrix
 
-    def __init__(
-        self,
-        network: Any,
-        measured: MeasuredSet,
-        measuring: Callable[[], contextlib.AbstractContextManager[None]],
-        settings: ProductSettings,
-    ) -> None:
+    def __init__(self, network: Any, measured: MeasuredSet, measuring: Measuring, settings: ProductSettings) -> None:
         if settings.matrix != "hessian":
             raise CurvatureError(
                 f'matrix must be "hessian" for a {self.framework} network, but is {settings.matrix!r}: the '

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import time
 import warnings
@@ -27,7 +28,7 @@ from ..users_code import warn_and_note, warn_user
 from . import checks
 from .memory_shortage import is_memory_shortage, shortage_text, within_memory
 from .partition import PartitionTest
-from .sample_loss import DetailedLoss, SampleGroups, SummedLoss, as_columns, check_splits, values_at
+from .sample_loss import SampleGroups, SummedLoss, as_columns, check_splits, values_at
 from .totals import Total
 from .tuning import chosen_plan
 
@@ -115,7 +116,9 @@ class MeasuredSet:
         """The same totals, where the loss is that of each group and of each sample as well."""
         if not isinstance(self.loss, SummedLoss) or not (self.groups or self.keeps_samples):
             return self.totals
-        return [DetailedLoss(self.loss, self.groups, keeps_samples=self.keeps_samples), *self.metrics.values()]
+        loss = copy.copy(self.loss)
+        loss.groups, loss.keeps_samples = self.groups, self.keeps_samples
+        return [loss, *self.metrics.values()]
 
     @property
     def keeps_batches(self) -> bool:

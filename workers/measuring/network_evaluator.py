@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import operator
 import pickle
@@ -119,10 +120,11 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
                 item.settle(far_points, None if partition is None else partition.further[index])
         main.settle(far_points, None if partition is None else replace(partition, further=()), self.measure)
         if main.keeps_samples:
-            self._kept = tuple(
-                describe_kept(item.name, item.samples, self._weights_of(item, len(far_points[0])))
-                for item in self._sets
-            )
+            place, kept = np.zeros((1, len(far_points[0]))), []
+            for item in self._sets:
+                sums = within_memory(self, functools.partial(self._sums_of_samples, item, place))
+                kept.append(describe_kept(item.name, item.samples, sums.get(DENOMINATORS)))  # None where it is a sum
+            self._kept = tuple(kept)
         return self._measure_origin(far_points[0])
 
     def measure(
@@ -180,19 +182,12 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         cost = None if self._passes is None else self._passes.cost
         return OriginMeasurement((first, again), (), elsewhere, seconds, pass_cost=cost)
 
-    def _add_set(
-        self,
-        name: str,
-        samples: Samples,
-        candidates: Sequence[Total],
-        metrics: Mapping[str, Total],
-        notes: Sequence[str],
-    ) -> None:
+    def _add_set(self, read: ReadSet, candidates: Sequence[Total], metrics: Mapping[str, Total]) -> None:
         """Adds a data set beside the main one, which is measured in the same plan where the network is."""
         own = [total.fresh() for total in candidates], {key: total.fresh() for key, total in metrics.items()}
-        texts = [note_of_set(name, note) for note in notes]
-        with naming_set(name):
-            self._sets.append(MeasuredSet(self, name, samples, *own, self._main.plan, texts, is_main=False))
+        texts = [note_of_set(read.name, note) for note in read.notes]
+        with naming_set(read.name):
+            self._sets.append(MeasuredSet(self, read.name, read.samples, *own, self._main.plan, texts, is_main=False))
 
     def _get_sets_ready(
         self,
@@ -208,7 +203,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         self._sets.append(main)
         main.warn(*low_precision_note(main.loss))
         for item in sets[1:]:
-            self._add_set(item.name, item.samples, main.candidates, metrics, item.notes)
+            self._add_set(item, main.candidates, metrics)
         self._find_groups(setup.options)
 
         def run(batch_size: int) -> int:
@@ -293,10 +288,6 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
                     numerators.append(on_host(of_samples, np.float64))
         sums = {NUMERATORS: np.stack(numerators)}
         return sums if denominators is None else {**sums, DENOMINATORS: on_host(denominators, np.float64)}
-
-    def _weights_of(self, item: MeasuredSet, axes: int) -> Float64[np.ndarray, " samples"] | None:
-        """Returns how much each sample of a set counts in the mean; None for a loss that is a sum."""
-        return within_memory(self, lambda: self._sums_of_samples(item, np.zeros((1, axes)))).get(DENOMINATORS)
 
     def _plan_sets(
         self, setup: MeasurementSetup, place: Callable[[Samples], Samples] = lambda samples: samples

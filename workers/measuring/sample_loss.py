@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ class SummedLoss(Total):
     """A loss with a reduction (mean, sum, batchmean), as float64 sums of each sample's numerator and denominator."""
 
     splits = True
+    groups: SampleGroups | None = None  # whose losses are returned beside that of all
+    keeps_samples = False  # whether each sample's loss is, too
 
     def __init__(self, reduction: str) -> None:
         self._reduction = reduction
@@ -51,17 +54,23 @@ class SummedLoss(Total):
         return _concatenate(self._numerators), denominators
 
     def pending(self) -> Pending:
-        weight, mean, stderr = mean_and_stderr(
+        """Returns the loss, its standard error, each group's loss, and the samples' losses."""
+        weight, *values = mean_and_stderr(
             _concatenate(self._numerators), _concatenate(self._denominators), self._reduction
         )
-        values = [mean, stderr] if self._has_stderr else [mean]
-        return Pending(values if self._reduction == "sum" else [weight, *values], self._finish)
+        names = ["loss", *(["loss_stderr"] if self._has_stderr else [])]
+        numbers = values[: len(names)] if self._reduction == "sum" else [weight, *values[: len(names)]]
+        if self.groups is not None:
+            names += self.groups.names
+            numbers += self.groups.means(*self.sums)
+        samples = {SAMPLE_LOSSES: own_losses(*self.sums)} if self.keeps_samples else {}
+        return Pending(numbers, functools.partial(self._finish, names), samples)
 
-    def _finish(self, numbers: Sequence[float]) -> dict[str, float]:
+    def _finish(self, names: Sequence[str], numbers: Sequence[float]) -> dict[str, float]:
         if self._reduction != "sum":
             weight, *numbers = numbers
             check_weight(weight)
-        return dict(zip(("loss", "loss_stderr"), numbers, strict=False))
+        return dict(zip(names, numbers, strict=True))
 
 
 @dataclass(eq=False)
@@ -213,35 +222,6 @@ def whole_numbers(values: Any, batch: Batch) -> NDArray[np.int64] | None:
     if array.dtype.kind not in "iub" or array.size != batch.size or array.ndim > 2:
         return None
     return array.reshape(-1).astype(np.int64)
-
-
-class DetailedLoss(Total):
-    """A loss, beside it that of each group of the samples, and of each sample; all are added between two resets."""
-
-    splits = True
-
-    def __init__(self, loss: SummedLoss, groups: SampleGroups | None, *, keeps_samples: bool) -> None:
-        self._loss, self._groups, self._keeps_samples = loss, groups, keeps_samples
-        self.adds_up = loss.adds_up
-
-    def reset(self) -> None:
-        self._loss.reset()
-
-    def add(self, outputs: Any, batch: Batch) -> None:
-        self._loss.add(outputs, batch)
-
-    def pending(self) -> Pending:
-        """Returns the loss, its standard error, each group's loss, and the samples' losses."""
-        whole, groups = self._loss.pending(), self._groups
-        if groups is not None:
-            numbers, finish_loss, count = whole.numbers, whole.finish, len(whole.numbers)
-
-            def finish(values: Sequence[float]) -> dict[str, float]:
-                of_groups = (float(value) for value in values[count:])
-                return {**finish_loss(values[:count]), **dict(zip(groups.names, of_groups, strict=True))}
-
-            whole = Pending([*numbers, *groups.means(*self._loss.sums)], finish)
-        return replace(whole, samples={SAMPLE_LOSSES: own_losses(*self._loss.sums)}) if self._keeps_samples else whole
 
 
 def own_losses(numerators: Any, denominators: Any) -> Any:

@@ -32,7 +32,7 @@ from ..sample_losses import SampleLosses
 from .actors import ActorDeathError
 from .chunks import KILLS_BEFORE_SPLIT
 from .crew import DEATHS_BEFORE_DROP, Crew
-from .crew_run import CrewRun, CurvatureRun
+from .crew_run import CrewRun
 from .crew_worker import CrewWorker
 from .in_process import fit_in_parts, measure_curvature_at
 
@@ -89,7 +89,13 @@ class ActorPool(Pool):
 
     def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
         """Measures the curvature at sets of weights, one worker for each; that of a dead one is measured again."""
-        yield from CurvatureRun(self._crew, tasks)
+        crew, neighbours = self._crew, self._crew.most_on_one_node()
+        crew.forget_speeds()
+        try:
+            found = (task.beside(neighbours) for task in tasks)
+            yield from CrewRun(crew, found, in_flight=1, result=CurvatureResult)
+        finally:
+            crew.forget_speeds()
 
     def measure_curvature(self, task: CurvatureTask) -> CurvatureResult:
         """Measures the curvature at one set of weights, of whose samples each worker has a part."""
@@ -158,14 +164,10 @@ class SharedProducts(ShareProducts):
         found = self._ask("loss", [[range(share, share + 1) for share in shares] for shares in self._dealt()])
         return [found[range(share, share + 1)] for share in range(SHARES)]
 
-    def total_gradient(self) -> Float64[np.ndarray, " weights"]:
-        return self._total_of("gradient")
-
-    def total_product(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
-        return self._total_of("product", self._put(vector))
-
-    def total_doubled(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
-        return self._total_of("doubled", self._put(vector))
+    def total(self, method: str, *arguments: Vector) -> Float64[np.ndarray, " weights"]:
+        found = self._ask(method, [whole_halves(shares) for shares in self._dealt()], *map(self._put, arguments))
+        total: Float64[np.ndarray, " weights"] = add_shares(range(SHARES), found.get)
+        return total
 
     def close(self) -> None:
         for notes in self._crew.ask_all("ask", "close_shares"):
@@ -174,11 +176,6 @@ class SharedProducts(ShareProducts):
     def _dealt(self) -> list[range]:
         count = len(self._crew.workers)
         return [range(SHARES * number // count, SHARES * (number + 1) // count) for number in range(count)]
-
-    def _total_of(self, method: str, *arguments: Any) -> Float64[np.ndarray, " weights"]:
-        found = self._ask(method, [whole_halves(shares) for shares in self._dealt()], *arguments)
-        total: Float64[np.ndarray, " weights"] = add_shares(range(SHARES), found.get)
-        return total
 
     def _ask_one(self, method: str, share: int, *arguments: Any, **options: Any) -> Any:
         part = range(share, share + 1)

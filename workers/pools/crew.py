@@ -13,6 +13,7 @@ from ..evaluator import EvaluatorDescription, PassCost, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
 from ..users_code import warn_user
 from .actors import ActorDeathError, ActorError, Actors
+from .chunks import MeasuredSpeed
 from .crew_worker import CrewWorker, LoadedPlane, raise_failures
 from .placement import PLACEMENT_SECONDS, place_workers
 
@@ -184,6 +185,10 @@ class Crew:
         worker.starting = []
         found = next(answer for answer in answers if isinstance(answer, EvaluatorDescription))
         _check_same_description(worker.label, self._started, found)
+
+    def forget_speeds(self) -> None:
+        for worker in self.workers:
+            worker.speed = MeasuredSpeed()  # of points, or of sets of weights, which take a thousand times as long
 
     def start_again(self, worker: CrewWorker) -> None:
         worker.seek_place()

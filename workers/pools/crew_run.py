@@ -9,15 +9,13 @@ import pickle
 import statistics
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..curvature.measuring import CurvatureSettings
 from ..errors import ChangedSamplesError
-from ..pool import CurvatureResult, CurvatureTask, Result, Task, WeightsTask
+from ..pool import CurvatureTask, Result, Task, WeightsTask
 from .actors import ActorError, ActorTaskError
-from .chunks import Chunk, ChunkQueue, MeasuredSpeed
+from .chunks import Chunk, ChunkQueue
 from .crew import DEATHS_BEFORE_DROP, Crew
 from .crew_worker import CrewWorker, InFlight
 
@@ -37,11 +35,10 @@ _UNKNOWN_SECONDS = 10.0
 class CrewRun:
     """Measures tasks, read as they are needed, on a crew; iterates over their results."""
 
-    _result: Callable[..., Any] = Result
-    _in_flight = 2
-
-    def __init__(self, crew: Crew, tasks: Iterable[Task | CurvatureTask]) -> None:
-        self._crew = crew
+    def __init__(
+        self, crew: Crew, tasks: Iterable[Task | CurvatureTask], *, in_flight: int = 2, result: type[Any] = Result
+    ) -> None:
+        self._crew, self._in_flight, self._result = crew, in_flight, result
         self._actors = crew.actors
         self._queue = ChunkQueue(tasks, len(crew.workers), crew.pass_cost)
         self._unsettled: set[Chunk] = set()
@@ -134,7 +131,7 @@ class CrewRun:
             call = ask("measure_points", [task.coordinates for task in chunk.tasks])
         else:
             (task,) = chunk.tasks
-            settings = self._settings_of(task)
+            settings = task.settings if isinstance(task, CurvatureTask) else None
             if (source := _source(worker, task)) is not None:
                 call = ask("measure_source", source, settings)
             else:
@@ -146,10 +143,6 @@ class CrewRun:
             worker.busy_since = time.monotonic()
         worker.in_flight.append(InFlight(call, chunk, worker.actor))
         self._unsettled.add(chunk)
-
-    def _settings_of(self, task: WeightsTask) -> CurvatureSettings | None:
-        """Returns which curvature is measured at a set of weights; None where it is the loss."""
-        return None
 
     def _collect(self, worker: CrewWorker, answers: Mapping[Any, Any]) -> Iterator[Any]:
         item = worker.in_flight[0]
@@ -199,32 +192,6 @@ class CrewRun:
                     yield self._result(task.key, None, text)
         if worker.actor is dead:  # a call in between may have noticed its death already
             self._crew.replace(worker, error, DEATHS_BEFORE_DROP)
-
-
-class CurvatureRun(CrewRun):
-    """Measures the curvature at sets of weights, each whole on one worker, which has one at a time."""
-
-    _result = CurvatureResult
-    _in_flight = 1
-
-    def __init__(self, crew: Crew, tasks: Iterable[CurvatureTask]) -> None:
-        super().__init__(crew, tasks)
-        self._neighbours = crew.most_on_one_node()
-
-    def __iter__(self) -> Iterator[Any]:
-        self._forget_speeds()
-        try:
-            yield from super().__iter__()
-        finally:
-            self._forget_speeds()
-
-    def _forget_speeds(self) -> None:
-        for worker in self._crew.workers:
-            worker.speed = MeasuredSpeed()  # of points, or of sets of weights, which take a thousand times as long
-
-    def _settings_of(self, task: WeightsTask) -> CurvatureSettings | None:
-        assert isinstance(task, CurvatureTask)
-        return replace(task.settings, products=replace(task.settings.products, neighbours=self._neighbours))
 
 
 def _source(worker: CrewWorker, task: WeightsTask) -> bytes | None:

@@ -12,10 +12,10 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from collectors.errors import LandscapeError
-from collectors.networks.weight_space import State, WeightSpace
+from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator, space_of
 from ..curvature.measuring import CurvatureSettings
@@ -28,8 +28,9 @@ from ..measurement_plan import MeasurementPlan, Workload
 from .actors import Actors
 from .chunks import Chunk, MeasuredSpeed
 from .devices import WorkerLayout, WorkerPlace, gpu_numbers
-from .in_process import CurvatureOutcome, Outcome, Worker
+from .in_process import Outcome, Worker
 
+_Outcome = TypeVar("_Outcome")
 _FRAMEWORKS = ("torch", "lightning", "transformers", "composer", "keras", "jax", "flax", "mindspore")
 
 
@@ -93,11 +94,8 @@ class MeasurementActor:
         except Exception as error:  # also that callback_fn could not be loaded
             return _portable(error)
 
-    def space(self) -> WeightSpace | Exception:
-        try:
-            return space_of(call_callback(self._callback_fn))
-        except LandscapeError as error:
-            return _portable(error)
+    def space(self) -> Any:
+        return _returned(lambda: space_of(call_callback(self._callback_fn)))
 
     def load_compiler(self) -> None:
         """Loads PyTorch's compiler, which takes seconds, while the first worker still tunes."""
@@ -126,31 +124,26 @@ class MeasurementActor:
             self._result = None
 
     def ask(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of the worker; errors of ours are returned, as Ray would wrap them beyond recognition."""
-        try:
-            return getattr(self._worker, method)(*arguments)
-        except LandscapeError as error:
-            return _portable(error)
+        """Calls a method of the worker; errors of ours are returned."""
+        return _returned(getattr(self._worker, method), *arguments)
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float, int | None]:
         """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed."""
-        start = time.perf_counter()
-        outcomes = self._worker.measure_points(points)
-        return outcomes, time.perf_counter() - start, self._worker.description.plan.batch_size
+        return self._timed(lambda: self._worker.measure_points(points))
 
-    def measure_state(
-        self, parameters: State, buffers: State | None, settings: CurvatureSettings | None
-    ) -> tuple[list[Outcome | CurvatureOutcome], float, int | None] | Exception:
+    def measure_state(self, parameters: State, buffers: State | None, settings: CurvatureSettings | None) -> Any:
         """Measures one set of weights, or with settings the curvature there; returns what ``measure_points`` does."""
-        start = time.perf_counter()
         if settings is None:
-            outcome: Outcome | CurvatureOutcome = self._worker.measure_state(lambda: (parameters, buffers))
-            return [outcome], time.perf_counter() - start, self._worker.description.plan.batch_size
+            return self._timed(lambda: [self._worker.measure_state(lambda: (parameters, buffers))])
         try:
-            outcome = self._worker.measure_curvature(lambda: (parameters, buffers), settings)
+            return self._timed(lambda: [self._worker.measure_curvature(lambda: (parameters, buffers), settings)])
         except CurvatureError as error:
             return _portable(error)
-        return [outcome], time.perf_counter() - start, None
+
+    def _timed(self, measure: Callable[[], list[_Outcome]]) -> tuple[list[_Outcome], float, int | None]:
+        start = time.perf_counter()
+        outcomes = measure()
+        return outcomes, time.perf_counter() - start, self._worker.description.plan.batch_size
 
     def measure_source(self, source: bytes, settings: CurvatureSettings | None) -> Any:
         """Reads weights (a pickled ``StateTask.source``) and measures there; None where they are not in reach."""
@@ -327,6 +320,14 @@ def raise_failures(answers: Sequence[Any]) -> Sequence[Any]:
         if isinstance(answer, Exception):
             raise answer
     return answers
+
+
+def _returned(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Returns what some work gives; errors of ours are returned, too, as Ray would wrap them beyond recognition."""
+    try:
+        return work(*arguments)
+    except LandscapeError as error:
+        return _portable(error)
 
 
 def _portable(error: Exception) -> Exception:

@@ -184,10 +184,7 @@ class Worker:
             self._is_at = key
         numbers = [share for part in parts for share in part]  # in the order in which they are added
         with opened.together():
-            if method == "product" and not options:
-                found = opened.products(arguments[0], numbers)
-            else:
-                found = (getattr(opened, method)(*arguments, share, **options) for share in numbers)
+            found = opened.parts(method, numbers, *arguments, **options)
             return [add_in_order(part, found) for part in parts]
 
     def close_shares(self) -> tuple[str, ...]:

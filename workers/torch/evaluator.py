@@ -245,7 +245,7 @@ class TorchEvaluator(NetworkEvaluator):
             samples = self._placed(item.samples).map_targets(at_least_float32)
             self._main.warn(*filter(None, [moved_on_use_note(samples, self._device)]))
             candidates = self._forward_pass.ways_to_add_up(self._user_loss, samples.own_batches)
-            self._add_set(item.name, samples, candidates, self._metrics, item.notes)
+            self._add_set(replace(item, samples=samples), candidates, self._metrics)
         self._find_groups(self._options)
 
     def _choose_plan(self, setup: MeasurementSetup) -> tuple[str, ...]:

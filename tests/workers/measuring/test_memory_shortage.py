@@ -56,13 +56,13 @@ def undisturbed(plane):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("devices", [[0], [0, 1]])
 @pytest.mark.parametrize(
-    "callback",
+    ("callback", "devices"),
     [
-        hungry_network.hungry_from_the_start,
-        hungry_network.hungry_at_the_origin,
-        hungry_network.hungry_after_some_points,
+        (hungry_network.hungry_from_the_start, [0, 1]),
+        (hungry_network.hungry_at_the_origin, [0, 1]),
+        (hungry_network.hungry_after_some_points, [0, 1]),
+        (hungry_network.hungry_after_some_points, [0]),
     ],
 )
 def test_batches_are_halved_for_all_workers(plane, undisturbed, tmp_path, devices, callback):

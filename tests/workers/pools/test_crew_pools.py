@@ -6,11 +6,12 @@ import contextlib
 import functools
 import itertools
 import os
+import pickle
 import re
 import signal
 import sys
-import textwrap
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
@@ -27,7 +28,7 @@ from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, StateTask
 from workers.pools import chunks, crew, local_pool, placement
-from workers.pools.crew_worker import mentioned_frameworks
+from workers.pools.crew_worker import MeasurementActor, mentioned_frameworks
 from workers.pools.in_process import InProcessPool
 from workers.pools.local_pool import LocalPool
 from workers.pools.open_pool import open_pool
@@ -93,6 +94,28 @@ def reading(make):
     return lambda: (nn.MSELoss(), nn.Linear(2, 1), Unreadable(make), {})
 
 
+strange = reading(lambda: OwnError("row", 3))
+# Text and place of what callback_fn raises, or what it returns.
+OF_ROWS = "what callback_fn returned raised "
+RAISING = {
+    raising: ("callback_fn raised KeyError: 'x'", "in raising"),
+    reading(lambda: ValueError("row 3 is damaged")): (f"{OF_ROWS}ValueError: row 3 is damaged", "in __getitem__"),
+    reading(lambda: OSError("no row")): (f"{OF_ROWS}OSError: no row", "in __getitem__"),
+    strange: (f"{OF_ROWS}OwnError: row 3", "in __getitem__"),
+}
+
+
+def check_error(found, kind, text, note):
+    assert type(found) is kind
+    # match= would read the notes as well.
+    assert re.fullmatch(rf"{text} \(.*, line \d+\)", str(found)) if note else re.search(text, str(found))
+    if note:
+        (place,) = found.__notes__
+        assert place.startswith("In the worker:\nTraceback")
+        assert note in place
+        assert __file__ in place
+
+
 on_ray = pytest.mark.parametrize("workers_on", [RAY], indirect=True)
 # Spawned workers answer by the code of forked ones: only how they start and end is tried with all.
 ray_or_forked = pytest.mark.parametrize("workers_on", [RAY, "forked"], indirect=True)
@@ -123,7 +146,8 @@ def in_process():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("actors", [1, 2, 3])
+@pytest.mark.parametrize("actors", [2, 3])
+@ray_or_forked
 def test_numbers_are_those_of_one_process(workers_on, in_process, actors, monkeypatch):
     expected, description = in_process
     loss, network, dataset = case("batchnorm")
@@ -162,27 +186,16 @@ class TestCallbacks:
     @pytest.mark.slow
     def test_a_function_from_a_module_that_only_the_driver_finds(self, workers_on, tmp_path, monkeypatch):
         (tmp_path / "my_landscape_setup.py").write_text(
-            textwrap.dedent("""
-            import torch
-            from torch import nn
-            from my_landscape_data import DATA
-
-            def callback_fn():
-                torch.manual_seed(0)
-                return nn.MSELoss(), nn.Linear(2, 1), DATA, {}
-            """)
+            "from my_landscape_data import Mine\ndef callback_fn(): return Mine()"
         )
-        (tmp_path / "my_landscape_data.py").write_text("import torch\nDATA = (torch.ones(5, 2), torch.zeros(5, 1))\n")
+        (tmp_path / "my_landscape_data.py").write_text("import paraboloid\nclass Mine(paraboloid.Paraboloid): ...\n")
         monkeypatch.syspath_prepend(tmp_path)
         import my_landscape_setup
 
-        with workers_on(my_landscape_setup.callback_fn, MeasurementOptions(), device_ids=(0,), plan=PLAN) as pool:
-            network = nn.Linear(2, 1)
-            origin, directions, buffers = plane_of(network, axes=1)
-            origin["weight"][:], origin["bias"][:] = 1.0, 0.5
-            pool.load(origin, directions, buffers)
-            (result,) = pool.run([PointTask(0, (0.0,))])
-            assert result.values["loss"] == 6.25
+        with workers_on(my_landscape_setup.callback_fn, MeasurementOptions(), device_ids=(0,)) as pool:
+            pool.load(*paraboloid_plane())
+            (result,) = pool.run([PointTask(0, (2.0, 1.0))])
+            assert result.values == {"loss": 9.0}
         for name in ("my_landscape_setup", "my_landscape_data"):
             del sys.modules[name]
 
@@ -206,27 +219,36 @@ class TestCallbacks:
             workers_on(vanishing_setup.callback_fn, MeasurementOptions(), device_ids=(0,))
         del sys.modules["vanishing_setup"]
 
-    @pytest.mark.slow
     @pytest.mark.parametrize(
-        ("callback", "error", "text"),
+        ("callback", "error", "text", "note"),
         [
-            (lambda: 1 / 0, CallbackFunctionError, "callback_fn raised ZeroDivisionError: division by zero"),
-            (lambda: None, CallbackFunctionError, "must return .* but returned a NoneType"),
+            (lambda: None, CallbackFunctionError, "must return .* but returned a NoneType", ""),
             (
                 lambda: (nn.MSELoss(), nn.Linear(2, 1).requires_grad_(False), (torch.ones(3, 2), torch.ones(3, 1)), {}),
                 FrozenNetworkError,
                 "Linear has no trainable parameter",
+                "",
             ),
-            (lambda: (nn.MSELoss(), nn.Linear(2, 1), [], {}), SamplesError, "it is empty"),
-            (lambda: (nn.MSELoss(), nn.Linear(2, 1), 3, {}), TypeError, "dataset must be a DataLoader"),
+            (lambda: (nn.MSELoss(), nn.Linear(2, 1), [], {}), SamplesError, "it is empty", ""),
+            (lambda: (nn.MSELoss(), nn.Linear(2, 1), 3, {}), TypeError, "dataset must be a DataLoader", ""),
+            *((callback, CallbackFunctionError, text, note) for callback, (text, note) in RAISING.items()),
         ],
     )
+    def test_errors_are_those_of_one_process(self, callback, error, text, note, monkeypatch):
+        for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+            monkeypatch.setenv(name, "1")
+        actor = MeasurementActor(None, 1, ["cpu"], [])
+        actor.prepare(cloudpickle.dumps(callback), ())
+        found = actor.call() or actor.start(MeasurementOptions(), PLAN)
+        check_error(pickle.loads(pickle.dumps(found)), error, text, note)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("callback", [raising, strange])
     @ray_or_forked
-    def test_errors_are_those_of_one_process(self, workers_on, callback, error, text):
-        with pytest.raises(error, match=text) as caught:
+    def test_the_driver_raises_them(self, workers_on, callback):
+        with pytest.raises(CallbackFunctionError) as caught:
             workers_on(callback, MeasurementOptions(), device_ids=(0,), plan=PLAN)
-        assert type(caught.value) is error
-        assert ray_is_running() == (workers_on is RayPool)
+        check_error(caught.value, CallbackFunctionError, *RAISING[callback])
 
     @pytest.mark.slow
     def test_a_worker_that_dies_while_it_starts(self, workers_on):
@@ -237,29 +259,7 @@ class TestCallbacks:
         assert ray_is_running() == (workers_on is RayPool)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize(
-        ("callback", "text", "note"),
-        [
-            (raising, "callback_fn raised KeyError: 'x'", "in raising"),
-            (reading(lambda: ValueError("row 3 is damaged")), "ValueError: row 3 is damaged", "in __getitem__"),
-            (reading(lambda: OSError("no row")), "OSError: no row", "in __getitem__"),
-            (reading(lambda: OwnError("row", 3)), "OwnError: row 3", "in __getitem__"),
-        ],
-    )
     @ray_or_forked
-    def test_the_place_of_an_error_is_a_note(self, workers_on, callback, text, note):
-        with pytest.raises(CallbackFunctionError) as caught:
-            workers_on(callback, MeasurementOptions(), device_ids=(0,), plan=PLAN)
-        assert type(caught.value) is CallbackFunctionError
-        whole = text if callback is raising else f"what callback_fn returned raised {text}"
-        # match= would read the notes as well.
-        assert re.fullmatch(rf"{whole} \(.*, line \d+\)", str(caught.value))
-        (found,) = caught.value.__notes__
-        assert found.startswith("In the worker:\nTraceback")
-        assert note in found
-        assert __file__ in found
-
-    @pytest.mark.slow
     def test_the_workers_must_agree(self, workers_on):
         text = (
             r"(?s)same network and samples on every worker, but the worker of device 7 has others:\s+{}.*"
@@ -372,6 +372,7 @@ class TestFailures:
 
 
 @pytest.mark.slow
+@ray_or_forked
 def test_workers_settle_on_the_plane(workers_on):
     """At a head of zeros all samples have the same loss; only the plane shows that this one belongs to its batches."""
     results = []

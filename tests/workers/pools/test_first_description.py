@@ -31,7 +31,7 @@ def test_one_call_in_a_process_that_ended_and_saw_no_gpu(tmp_path):
 @pytest.mark.parametrize("callback_fn", [lambda: {}["x"], lambda: (Paraboloid(), 2)])
 def test_it_fails_with_a_workers_words(callback_fn):
     found = []
-    for call in (describe_without_gpus, lambda function: LocalPool(function, MeasurementOptions(), device_ids=(0, 1))):
+    for call in (describe_without_gpus, lambda function: LocalPool(function, MeasurementOptions(), device_ids=(0,))):
         with pytest.raises(CallbackFunctionError) as caught:
             call(callback_fn)
         found.append((str(caught.value), getattr(caught.value, "__notes__", [])))

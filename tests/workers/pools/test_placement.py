@@ -1,4 +1,4 @@
-"""Who gets a place on a cluster, and how long that is waited for; the clock is simulated."""
+"""Who gets a place, and how long that is waited for, by a simulated clock; what becomes of those that find none."""
 
 import math
 import types
@@ -7,7 +7,9 @@ import pytest
 from simulated_ray import Reference, SimulatedError, SimulatedRay
 
 from workers.errors import PoolError
+from workers.pools import crew as crew_module
 from workers.pools import placement, ray_pool
+from workers.pools.crew import Crew
 from workers.pools.devices import WorkerLayout, WorkerPlace
 from workers.pools.placement import cpu_slots, free_devices, place_workers
 from workers.pools.ray_pool import RayActors
@@ -43,17 +45,26 @@ class Cluster(SimulatedRay):
 
 
 class Worker:
-    """Finds its place after some seconds; never where that is infinite."""
+    """Finds its place after some seconds, never where that is infinite; notes what it was asked for."""
 
-    def __init__(self, ray, number, seconds):
+    def __init__(self, ray, number, seconds=math.inf, deaths=0):
         self.recipe = types.SimpleNamespace(actors=RayActors(ray), kind=None, layout=WorkerLayout())
-        self.place, self.seconds, self.left, self.starting = WorkerPlace((number,)), seconds, False, []
+        self.place = WorkerPlace((number,))
+        self.label, self.seconds, self.deaths = self.place.label, seconds, deaths
+        self.starting, self.started_at, self.asked = [], ray.now, []
 
     def create(self):
         return Reference(self.recipe.actors.ray.now + self.seconds, ("node", (), 1))
 
+    def seek_place(self):
+        self.starting, self.asked = [self.create()], []
+
+    def start_up(self, plan, memory, plane):
+        self.asked.append(plane)
+
     def leave(self):
-        self.left = True
+        self.starting = []
+        self.asked.append("to leave")
 
 
 @pytest.fixture
@@ -66,7 +77,7 @@ def placed(monkeypatch):
         workers = [Worker(ray, number, each) for number, each in enumerate(seconds)]
         everyone = list(workers)
         late = place_workers(workers)
-        assert not any(worker.left for worker in everyone)
+        assert not any(worker.asked for worker in everyone)
         assert [bool(worker.starting) for worker in everyone] == [worker in late for worker in everyone]
         numbers = [[worker.place.devices[0] for worker in group] for group in (workers, late)]
         return *numbers, ray.now
@@ -139,3 +150,99 @@ def test_a_worker_of_several_cpus_does_not_span_nodes():
     assert free_devices(ray, None, (4, 5), WorkerLayout()) == (4, 5)
     ray._private.worker._global_node = None  # a client, which is told the sum alone
     assert free_devices(ray, None, None, WorkerLayout(devices_per_worker=3)) == tuple(range(6))
+
+
+def crew_of(*deaths):
+    ray = SimulatedRay()
+    crew = Crew(RayActors(ray))
+    crew._started = types.SimpleNamespace(plan=None)
+    crew.workers = [Worker(ray, number, deaths=count) for number, count in enumerate(deaths)]
+    return crew
+
+
+@pytest.mark.parametrize(
+    ("deaths", "text"),
+    [
+        ((1, 0), r"^the worker of device 0, which died once, is given up; the other one goes on\. no place$"),
+        ((12, 0, 0), r"^the worker of device 0, which died 12 times, is given up; the other 2 go on\. no place$"),
+        ((0, 0), r"^the worker of device 0 is given up; the other one goes on\. no place$"),
+    ],
+)
+def test_a_warning_counts_deaths_and_those_that_go_on(deaths, text):
+    crew = crew_of(*deaths)
+    with pytest.warns(UserWarning, match=text):
+        crew._drop(crew.workers[0], PoolError("no place"))
+    assert len(crew.workers) == len(deaths) - 1
+
+
+@pytest.mark.parametrize(
+    ("deaths", "starting", "text"),
+    [
+        (12, False, r"^the last worker died 12 times\. What was .* run the same call again to go on\. .*no place"),
+        (1, False, r"^the last worker died once\. What"),
+        (1, True, r"^the last worker, which died once, could not be started again\. What"),
+        (3, True, r"^the last worker, which died 3 times, could not be started again\. What"),
+        (0, True, r"^the last worker could not be started\. What"),
+    ],
+)
+def test_the_last_one_ends_the_run(deaths, starting, text):
+    crew = crew_of(deaths)
+    if starting:
+        crew.workers[0].seek_place()
+    with pytest.raises(PoolError, match=text):
+        crew._drop(crew.workers[0], PoolError("no place"))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Returns a function that lets a crew's time pass."""
+
+    def forward(crew, seconds):
+        monkeypatch.setattr(crew_module, "time", crew.actors.ray)
+        crew.actors.ray.now += seconds
+
+    return forward
+
+
+@pytest.mark.parametrize(
+    ("deaths", "died", "others"),
+    [((1, 0), ", which died once,", "the other one goes on"), ((0, 0, 0), "", "the other 2 go on")],
+)
+def test_one_that_finds_no_place_again_joins_later(clock, deaths, died, others):
+    """It was given up for the whole run."""
+    crew = crew_of(*deaths)
+    crew.plane = "the first plane"
+    late = crew.workers[0]
+    late.seconds = 1000.0
+    late.seek_place()
+    clock(crew, placement.PLACEMENT_SECONDS)
+    crew.finish_start(late)
+    assert late in crew.workers
+    clock(crew, 1.0)
+    with pytest.warns(UserWarning, match=f"^{late.label}{died} has no place yet; {others}, and it joins when it finds"):
+        crew.finish_start(late)
+    crew.admit_late()
+    assert (crew.late, late.asked) == ([late], [])
+    assert late not in crew.workers
+    crew.plane = "the next plane"
+    clock(crew, 1000.0)
+    crew.admit_late()
+    assert (crew.late, late.asked) == ([], ["the next plane"])
+    assert crew.workers[-1] is late
+
+
+def test_the_last_one_is_not_waited_for_without_end(clock):
+    crew = crew_of(1)
+    crew.workers[0].seek_place()
+    clock(crew, placement.PLACEMENT_SECONDS + 1)
+    with pytest.raises(PoolError, match=r"which died once, could not be started again.*it found no place within 30 s"):
+        crew.finish_start(crew.workers[0])
+
+
+def test_late_ones_end_with_the_others():
+    crew = crew_of(0, 0)
+    everyone = list(crew.workers)
+    crew.late.append(crew.workers.pop())
+    crew.end()
+    assert [worker.asked for worker in everyone] == [["to leave"], ["to leave"]]
+    assert (crew.workers, crew.late) == ([], [])

@@ -1,4 +1,4 @@
-"""Ray as a guest: private, locked, gone without a trace (that of the user: test_worker_layout.py)."""
+"""Ray as a guest: private, locked, gone without a trace; the next run ends what a killed driver's leaves behind."""
 
 from __future__ import annotations
 
@@ -8,17 +8,28 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
+from own_processes import ended_process
 from ray_environment import without_ray
-from waiting import PATIENCE
+from waiting import PATIENCE, wait_until
 
+from collectors.files.system import holding
 from workers.errors import PoolError
 from workers.pools import ray_session
-from workers.pools.ray_session import RaySession, ray_address, ray_is_running
+from workers.pools.ray_session import (
+    SESSION_VARIABLE,
+    RaySession,
+    end_session,
+    ray_address,
+    ray_is_running,
+    remove_dead_sessions,
+    session_processes,
+)
 
 BEGIN = """
 import os, signal, sys
@@ -107,19 +118,22 @@ def test_the_life_of_a_private_ray(run_alone, tmp_path):
 
 
 EARLIER = """
-import ray
-before = traces()
-with open_pool(Paraboloid, OPTIONS, device_ids=[0], address="local") as pool:
-    measure(pool)
-    from ray._raylet import AuthenticationMode, get_authentication_mode
-    assert get_authentication_mode() == AuthenticationMode.TOKEN
-    assert ("RAY_AUTH_TOKEN" in os.environ) != (Path.home() / ".ray" / "auth_token").exists()
-check_gone(before)
+from ray._raylet import AuthenticationMode, get_authentication_mode
+before, token = traces(), Path.home() / ".ray" / "auth_token"
+# Ray keeps the first one's token for the whole process, whatever becomes of the variable.
+for _ in range(1 if token.exists() else 2):
+    with open_pool(Paraboloid, OPTIONS, device_ids=[0], address="local") as pool:
+        measure(pool)
+        assert get_authentication_mode() == AuthenticationMode.TOKEN
+        assert ("RAY_AUTH_TOKEN" in os.environ) != token.exists()
+    check_gone(before)
+    os.environ.pop("RAY_AUTH_TOKEN", None)
 print("good")
 """
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(5 * PATIENCE)  # Ray starts twice, as above
 @pytest.mark.parametrize("tokens", [0, 1])
 def test_ray_may_be_imported_already(run_alone, tmp_path, tokens):
     """That is when it reads most of its settings; a token that is there is used and kept."""
@@ -127,24 +141,9 @@ def test_ray_may_be_imported_already(run_alone, tmp_path, tokens):
         (tmp_path / ".ray").mkdir()
         (tmp_path / ".ray" / "auth_token").write_text("a" * 64)
     before = [(path.name, path.stat().st_mtime_ns, path.read_text()) for path in tmp_path.glob(".ray/*")]
-    run_alone(EARLIER)
+    run_alone(EARLIER, timeout=PATIENCE * 4)
     assert [(path.name, path.stat().st_mtime_ns, path.read_text()) for path in tmp_path.glob(".ray/*")] == before
     assert (tmp_path / ".ray").exists() == bool(tokens)
-
-
-TAKEN_BACK = """
-for _ in range(2):
-    with open_pool(Paraboloid, OPTIONS, device_ids=[0], address="local") as pool:
-        measure(pool)
-    os.environ.pop("RAY_AUTH_TOKEN")
-print("good")
-"""
-
-
-@pytest.mark.slow
-def test_a_second_ray_has_the_token_of_the_first_one(run_alone):
-    """Ray keeps it for the whole process, whatever becomes of the variable."""
-    run_alone(TAKEN_BACK)
 
 
 INTERRUPTED = """
@@ -266,3 +265,89 @@ def test_a_server_of_a_client_that_does_not_start_is_asked_for_again(monkeypatch
     with expected:
         ray_session._connect(SimpleNamespace(init=init), "ray://head:10001", None)
     assert asked == ["ray://head:10001"] * tries
+
+
+def make(folder, name):
+    path = folder / name
+    (path / "session").mkdir(parents=True)
+    (path / "session" / "log").write_text("x")
+    return path
+
+
+@pytest.fixture
+def left(tmp_path):
+    """The folder of a process that has ended."""
+    return make(tmp_path, f"landscape-ray-{ended_process()}-abc")
+
+
+def process_of(session):
+    """A process that does nothing until it is killed."""
+    environment = {**os.environ, SESSION_VARIABLE: session}
+    process = subprocess.Popen(["tail", "-f", "/dev/null"], env=environment)
+    wait_until(lambda: process.pid in session_processes(session), what=lambda: f"its start; {process.poll()=}")
+    return process
+
+
+def test_a_dead_owners_folder_goes_and_a_living_ones_stays(tmp_path, left):
+    others = f"landscape-ray-{os.getpid()}-abc", "ray-1-2", "landscape-ray-x-1", left.name.replace("ray-", "")
+    stays = [make(tmp_path, name) for name in others]
+    remove_dead_sessions(tmp_path)
+    assert not left.exists()
+    assert all(path.exists() for path in stays)
+
+
+def test_the_processes_of_a_dead_owner_end(tmp_path, left):
+    its, other = process_of(left.name), process_of("landscape-ray-1-other")
+    try:
+        remove_dead_sessions(tmp_path)
+        assert its.wait(timeout=PATIENCE) == -signal.SIGKILL
+        assert not left.exists()
+        assert other.poll() is None
+    finally:
+        for process in (its, other):
+            process.kill()
+            process.wait()
+
+
+def test_a_locked_folder_stays_whatever_its_owners_id_says(tmp_path, left):
+    """In another container with the same /tmp, ids mean other processes."""
+    with holding(left / "owner"):
+        remove_dead_sessions(tmp_path)
+        assert (left / "session" / "log").exists()
+    remove_dead_sessions(tmp_path)
+    assert not left.exists()
+
+
+def test_a_link_is_not_followed(tmp_path):
+    elsewhere = make(tmp_path, "elsewhere")
+    (tmp_path / f"landscape-ray-{ended_process()}-abc").symlink_to(elsewhere)
+    remove_dead_sessions(tmp_path)
+    assert (elsewhere / "session" / "log").exists()
+
+
+def test_this_process_is_never_ended(tmp_path, monkeypatch):
+    monkeypatch.setenv(SESSION_VARIABLE, "mine")
+    end_session(tmp_path / "mine")
+    assert session_processes("mine") == []
+
+
+KILLED = """
+with open_pool(Paraboloid, OPTIONS, device_ids=[0], address="local"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_the_private_ray_of_a_killed_driver_goes_at_once(support_folder, tests_folder, tmp_path):
+    """Its raylet dies with it; the others need up to a minute to notice."""
+    script = tmp_path / "script.py"
+    script.write_text(BEGIN + KILLED)
+    process = subprocess.Popen([sys.executable, str(script), str(support_folder), str(tests_folder)])
+    assert process.wait(timeout=PATIENCE) == -signal.SIGKILL
+    short = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) <= 20 else "/tmp")
+    (left,) = short.glob(f"landscape-ray-{process.pid}-*")
+    family = [process for process in psutil.process_iter() if process.pid in session_processes(left.name)]
+    remove_dead_sessions(short)
+    assert not left.exists()
+    _, alive = psutil.wait_procs(family, timeout=PATIENCE)
+    assert alive == []

@@ -1,4 +1,4 @@
-"""What a slow worker has, an idle one measures as well: the first answer counts, and nobody waits for the other."""
+"""Who measures and reads what, on a simulated Ray: what a slow worker has, an idle one measures as well."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay, use_clock
+from worker_cases import values
 
 from workers.pool import PointTask, StateTask
 from workers.pools.chunks import Chunk, MeasuredSpeed
@@ -168,13 +169,95 @@ class TestShareOfTheIdealSpeed:
         simulate(monkeypatch, crew, points(140))
 
 
-def state(number):
+def number_of(number):
     return {"x": number}, None
 
 
-def source(number):
-    """Every third set of weights is one that only the driver can read."""
-    return partial(state, number) if number % 3 else None
+class Driver:
+    """Reads what workers cannot, and counts."""
+
+    def __init__(self, error=None):
+        self.reads, self.error = Counter(), error
+
+    def task(self, number, source=None):
+        return StateTask(number, partial(self.read, number), source or partial(number_of, number))
+
+    def read(self, number):
+        self.reads[number] += 1
+        if self.error is not None:
+            raise self.error
+        return number_of(number)
+
+
+class TestWhoReads:
+    """On a simulated Ray, where it is known which worker gets what."""
+
+    @staticmethod
+    def run(monkeypatch, tasks, *, blind=(), seconds=(0.5,) * 4):
+        ray = SimulatedRay()
+        actors = [SimulatedActor(ray, each, reaches=number not in blind) for number, each in enumerate(seconds)]
+        crew = SimulatedCrew(ray, actors.__getitem__, len(actors))
+        use_clock(monkeypatch, ray)
+        return list(CrewRun(crew, tasks)), crew
+
+    def test_workers_that_reach_them(self, monkeypatch):
+        driver = Driver()
+        results, crew = self.run(monkeypatch, [driver.task(number) for number in range(40)])
+        assert values(results) == {number: {"loss": float(number).hex()} for number in range(40)}
+        assert not driver.reads
+        assert all(worker.cannot_read is None for worker in crew.workers)
+
+    def test_those_that_do_not_are_asked_once(self, monkeypatch):
+        driver, asked = Driver(), []
+        measure = SimulatedActor._measure
+        monkeypatch.setattr(SimulatedActor, "_measure", lambda self, keys: (asked.append(keys), measure(self, keys))[1])
+        results, crew = self.run(monkeypatch, [driver.task(number) for number in range(40)], blind={1, 3})
+        assert values(results) == {number: {"loss": float(number).hex()} for number in range(40)}
+        assert 15 <= len(driver.reads) <= 25
+        assert set(driver.reads.values()) == {1}
+        # Before the first answer a worker may have a second one.
+        assert 2 <= asked.count([]) <= 4
+        assert [worker.cannot_read is worker.actor for worker in crew.workers] == [False, True, False, True]
+
+    @pytest.mark.parametrize(("blind", "seconds"), [({0, 1, 2, 3}, (0.5,) * 4), ({1}, (500.0, 0.5))])
+    def test_what_the_driver_cannot_read_either_fails_once(self, monkeypatch, blind, seconds):
+        """A slow worker may have read it, but nobody waits for a worker that hangs."""
+        driver = Driver(OSError("the disk is gone"))
+        tasks = [driver.task(number) for number in range(20)]
+        results, _ = self.run(monkeypatch, tasks, blind=blind, seconds=seconds)
+        assert Counter(result.key for result in results) == Counter(range(20))
+        assert all("OSError: the disk is gone" in result.error for result in results)
+
+    def test_one_that_nobody_reads_keeps_no_worker_from_the_others(self, monkeypatch):
+        good, bad = Driver(), Driver(OSError("gone"))
+        tasks = [good.task(number) for number in range(20)]
+        tasks[5] = bad.task(5, partial(int, "no number"))
+        actor = SimulatedActor._measure_source
+
+        def measure(self, source, settings):
+            try:
+                return actor(self, source, settings)
+            except ValueError:
+                return self._measure([])
+
+        monkeypatch.setattr(SimulatedActor, "_measure_source", measure)
+        results, crew = self.run(monkeypatch, tasks)
+        assert {result.key for result in results if result.error} == {5}
+        assert not good.reads
+        assert all(worker.cannot_read is None for worker in crew.workers)
+
+    def test_a_slow_worker_s_are_read_by_another(self, monkeypatch):
+        driver = Driver()
+        results, crew = self.run(monkeypatch, [driver.task(number) for number in range(10)], seconds=(500.0, 0.5))
+        assert len(values(results)) == 10
+        assert not driver.reads
+        assert crew.ray.now < 100
+
+    def test_what_cannot_be_pickled_is_sent(self, monkeypatch):
+        driver = Driver()
+        results, _ = self.run(monkeypatch, [driver.task(number, lambda: number_of(0)) for number in range(6)])
+        assert values(results) == {number: {"loss": float(number).hex()} for number in range(6)}
+        assert driver.reads == Counter(range(6))
 
 
 KINDS = st.lists(st.booleans() | st.just(True), max_size=40)
@@ -197,7 +280,10 @@ def test_each_task_ends_exactly_once_whatever_stops_or_dies(kinds, speeds, data)
 
     crew = SimulatedCrew(ray, make, len(speeds))
     tasks = [
-        PointTask(index, (float(index),)) if kind else StateTask(index, partial(state, index), source(index))
+        # Every third set of weights is one that only the driver can read.
+        PointTask(index, (float(index),))
+        if kind
+        else StateTask(index, partial(number_of, index), partial(number_of, index) if index % 3 else None)
         for index, kind in enumerate(kinds)
     ]
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -23,12 +23,12 @@ def test_all_at_once_one_by_one_and_some_are_the_same_bits(matrix, memory):
     with evaluator.products(ProductSettings(matrix, memory=memory)) as shares:
         vector = shares.layout.gaussian(3)
         single = [shares.product(vector, share) for share in range(SHARES)]
-        total = shares.total_product(vector)
+        total = shares.total("product", vector)
         for some in (range(SHARES), [5, 2], [7]):
             for found, share in zip(shares.products(vector, some), some, strict=True):
                 np.testing.assert_array_equal(found, single[share])
     with evaluator.products(ProductSettings(matrix)) as shares:
-        np.testing.assert_array_equal(shares.total_product(vector), total)
+        np.testing.assert_array_equal(shares.total("product", vector), total)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_cores_share_the_work_and_threads_end_with_it(seen):
     before, threads = torch.get_num_threads(), threading.active_count()
     with evaluator.products(ProductSettings()) as shares:
         for _ in range(20):
-            shares.total_product(shares.layout.gaussian(1))
+            shares.total("product", shares.layout.gaussian(1))
     assert threading.get_ident() not in {thread for thread, _ in seen}
     assert {count for _, count in seen} == {1}
     assert len(seen) == 2
@@ -61,7 +61,7 @@ def test_a_network_that_is_too_large_or_has_one_core_stays_on_its_thread(seen, m
     for plan, most in ((TWO, 10), (MeasurementPlan(8, 1), 10**9)):
         monkeypatch.setattr(torch_products, "_MOST_WEIGHTS", most)
         with classifier(plan=plan).products(ProductSettings()) as shares:
-            products.append(shares.total_product(shares.layout.gaussian(1)))
+            products.append(shares.total("product", shares.layout.gaussian(1)))
     assert {thread for thread, _ in seen} == {threading.get_ident()}
     np.testing.assert_allclose(*products, rtol=1e-4, atol=1e-6)
 
@@ -71,7 +71,7 @@ def test_the_users_code_is_called_on_one_thread():
     network[1].register_forward_hook(lambda *_: threads.add(threading.get_ident()))
     evaluator = classifier(network, plan=TWO)
     with evaluator.products(ProductSettings(memory=0)) as shares:
-        shares.total_product(shares.layout.gaussian(1))
+        shares.total("product", shares.layout.gaussian(1))
     assert threads == {threading.get_ident()}
 
 
@@ -109,6 +109,6 @@ def test_what_goes_wrong_on_a_thread_is_raised_and_nothing_runs_on():
     before = torch.get_num_threads()
     with evaluator.products(ProductSettings()) as shares:
         with pytest.raises(ArithmeticError, match="this derivative cannot be computed"):
-            shares.total_product(shares.layout.gaussian(1))
-        assert np.isfinite(shares.total_gradient()).all()
+            shares.total("product", shares.layout.gaussian(1))
+        assert np.isfinite(shares.total("gradient")).all()
     assert torch.get_num_threads() == before
