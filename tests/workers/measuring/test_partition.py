@@ -227,7 +227,7 @@ def check(name, loss, start, network, dataset, dtype, normalization="filter"):
     expected = reference(loss, network, dataset, plane, batches_of(9) if belongs else (slice(None),))
     # Rounding of float32 shows in losses that are tiny differences of large numbers.
     rounding = 0 if dtype is torch.float64 else 2e-7 * expected.max()
-    for batch_size in (1, 64, None):
+    for batch_size in (1, 7, 64, None):
         found = measured(loss, start, plane, dataset, batch_size, dtype)
         assert found.attributes["partition_dependent"] == belongs
         if belongs:
