@@ -49,6 +49,12 @@ def sized(style: dict[str, Any], factor: float) -> dict[str, Any]:
     return {"markeredgewidth": factor, **style, **sizes}
 
 
+def write_beside(ax: Any, text: str, place: Any, shift: Any, size: float, **style: Any) -> None:
+    """Writes a text as many points away from a place as ``shift`` says, with its middle there."""
+    style = {"ha": "center", "va": "center", **style}
+    ax.annotate(text, place, xytext=shift, textcoords="offset points", fontsize=size, **style)
+
+
 def stroke(index: int) -> str:
     return _STROKES[index % len(_STROKES)]
 

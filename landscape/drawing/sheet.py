@@ -25,8 +25,8 @@ from .appearance import DIVERGING, PAPER_WIDTH, Appearance, find_colormap
 from .camera import Camera, check_camera
 from .canvas import Picture, begin_page
 from .look import Axes, Look, check_dimensions, check_look
-from .path import dots_handle
-from .times import BAR_HEIGHT, Marked, Times, draw_time_bar, path_times, runs_of
+from .path import dots_handle, sized
+from .times import BAR_HEIGHT, Marked, Times, draw_time_bar, path_times
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
@@ -127,6 +127,10 @@ class Sheet(Picture):
         text = words.own_values_note(self.landscape, self.metric, short=self.appearance.paper)
         return None if text is None else "\n".join(words.in_phrases(words.plain(text, 240), OWN_VALUES_WIDTH))
 
+    def mark(self, x: Any, y: Any, label: str, style: dict[str, Any], zorder: float, **more: Any) -> None:
+        style = sized(style, self.appearance.factor)
+        self.entries += self.ax.plot(x, y, linestyle="none", label=label, zorder=zorder, **style, **more)
+
     def note_own_values(self) -> None:
         # A difference draws neither value.
         if self.furniture and not self.diverging and (text := self.own_values) is not None:
@@ -180,8 +184,7 @@ class Sheet(Picture):
         else:
             self.write_bar(self.ax, pad=0.02, aspect=20 * max(1.0, 1 / self.frame.ratio), shrink=self.share)
         if self.trajectory and self.times is not None:
-            sizes = self.appearance.small_size, self.appearance.number_size
-            draw_time_bar(self.ax, self.times, runs_of([self.landscape]), *sizes)
+            draw_time_bar(self.ax, self.times, [self.landscape], self.appearance)
         self.entries += dots_handle(self.dots, self.appearance.factor)
         super().finish(cameras)
         self.write_late()

@@ -20,7 +20,7 @@ from ..drawing.look import Axes, Look, check_look
 from ..drawing.path import dots_handle
 from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_label, title
-from ..drawing.times import BAR_HEIGHT, draw_time_bar, path_times, runs_of
+from ..drawing.times import BAR_HEIGHT, draw_time_bar, path_times
 from ..grid.data import LOSS_ERROR, LandscapeData
 from ..scales.frame import choose_frame
 from ..scales.scale import Scale
@@ -335,8 +335,7 @@ def _write_time_bars(sheets: list[Sheet]) -> None:
     for group in [timed] if alike else [[each] for each in timed]:
         sheet, times = group[0]
         axes = [each.ax for each in sheets] if alike else sheet.ax
-        sizes = sheet.appearance.small_size, sheet.appearance.number_size
-        draw_time_bar(axes, times, runs_of([each.landscape for each, _ in group]), *sizes)
+        draw_time_bar(axes, times, [each.landscape for each, _ in group], sheet.appearance)
 
 
 PLANE_KINDS = {"contour": CONTOUR, "lines": CONTOUR_LINES, "heatmap": HEATMAP, "surface": SURFACE}

@@ -18,7 +18,7 @@ from ...drawing.canvas import check_size, new_figure
 from ...drawing.fitting import settle
 from ...drawing.look import Look, check_dimensions, check_look
 from ...drawing.occlusion import Relief
-from ...drawing.path import STAR, halo, network_marks, run_colors, sized
+from ...drawing.path import STAR, halo, network_marks, run_colors, sized, write_beside
 from ...drawing.placement import interpolated
 from ...drawing.sheet import Sheet, begin, shared_scale
 from ...drawing.texts import metric_text, plain, unit_of
@@ -94,7 +94,6 @@ def walk_frames(
             "walk_frames needs a run's path of at least two checkpoints, but the landscape has none; measure a run's "
             'PCA landscape, draw a still picture, or go around its surface with move="orbit".'
         )
-    walks = [found.part(rows) for rows in paths]
     size = check_size(look.get("size")) or INCHES
     options: Look = {**look, "scale": shared_scale(chosen, [landscape], look), "levels": None, "clip": None}
     options |= {"trajectory": False, "size": None}
@@ -107,7 +106,7 @@ def walk_frames(
         chosen.draw(sheet)
         # Its own legend would take the room that the curve needs.
         sheet.write_bar(sheet.ax, pad=0.08 if solid else 0.02, shrink=0.7 if solid else sheet.share)
-        stage = _Stage(sheet, walks)
+        stage = _Stage(sheet, found, paths)
         first = sheet.camera or best_camera(landscape, sheet.metric, sheet.scale, sheet.frame)
         cameras = [first.turned(each) for each in turns(turn, count)] if turn else []
         yield from stage.frames(np.linspace(0, len(stage.numbers) - 1, count), cameras, dpi)
@@ -186,18 +185,19 @@ def frames_from(
 class _Stage:
     """Draws what does not move once; each frame draws the walkers over a copy of it."""
 
-    def __init__(self, sheet: Sheet, paths: Sequence[CheckpointsData]) -> None:
+    def __init__(self, sheet: Sheet, found: CheckpointsData, paths: Sequence[NDArray[Any]]) -> None:
         self.sheet = sheet
         self.figure: Any = sheet.ax.figure
         self.single, solid = len(paths) == 1, sheet.ax.name == "3d"
         heights = sheet.scale.heights(sheet.measured)
         self.relief = Relief(*sheet.plane, heights, sheet.frame.matrix) if solid else None
         colors = ["white"] if self.single and not solid else run_colors(sheet.landscape, len(paths))
-        self.walkers = [_Walker(path, self._feet(path), color) for path, color in zip(paths, colors, strict=True)]
-        self.numbers = paths[0].number if self.single else np.unique(np.concatenate([path.number for path in paths]))
+        feet = self._places(found.x, found.y, found.projected.get(sheet.metric, np.full(len(found.x), np.nan)))
+        self.walkers = [_Walker(found.part(rows), feet[rows], color) for rows, color in zip(paths, colors, strict=True)]
+        self.numbers = found.number[paths[0]] if self.single else np.unique(found.number[np.concatenate(paths)])
         self.curve = self.figure.add_subplot(sheet.ax.get_subplotspec().get_gridspec()[1])  # type: ignore[union-attr]
         self.unit = plain(unit_of(sheet.landscape))
-        self._draw_still()
+        self._draw_still(found, feet)
         self.curves = self._draw_curves()
         self._make_moving()
 
@@ -212,36 +212,28 @@ class _Stage:
 
         def move(frame: int) -> list[Any]:
             self._move(float(moments[frame]))
-            return [*moving, self.cursor, *self.dots, self.text]
+            return [*moving, self.cursor, *(dot for *_, dot in self.curves), self.text]
 
         yield from frames_from(self.sheet.ax, cameras or [None] * len(moments), move)
-
-    def _feet(self, path: CheckpointsData) -> NDArray[Any]:
-        values = path.projected.get(self.sheet.metric, np.full(len(path.x), np.nan))
-        return self._places(path.x, path.y, values)
 
     def _places(self, x: Any, y: Any, values: Any) -> NDArray[Any]:
         heights = [] if self.relief is None else [self.sheet.scale.tall.heights(values)]
         return np.column_stack([*self.sheet.frame.place(x, y), *heights])
 
-    def _draw_still(self) -> None:
+    def _draw_still(self, found: CheckpointsData, feet: NDArray[Any]) -> None:
         for walker in self.walkers:
             faint = {"color": walker.color, "linewidth": 1.0, "alpha": 0.45, "zorder": 4, "path_effects": halo(1.8)}
             self._add_line(self._way(walker.places), **faint)
-        found, point = self.sheet.landscape.checkpoints, self.sheet.landscape.origin
-        assert found is not None
+        point = self.sheet.landscape.origin
         star = self._places([point.x], [point.y or 0.0], [point.metrics.get(self.sheet.metric, np.nan)])
-        marks = [("", star, STAR)]
-        for row, style in network_marks(self.sheet.landscape):
-            marks.append((plain(found.name[row], 24), self._feet(found.part(np.array([row]))), style))
-        for name, place, style in marks:
+        networks = network_marks(self.sheet.landscape)
+        marks = [(plain(found.name[row], 24), feet[[row]], style) for row, style in networks]
+        for name, place, style in [("", star, STAR), *marks]:
             if np.isfinite(place).all():
                 self._add_line(place, linestyle="none", zorder=5, **sized(style, 0.9))
                 if name and self.relief is None:
-                    self.sheet.ax.annotate(
-                        name, place[0], xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8,
-                        color="white", zorder=5, path_effects=halo(2), annotation_clip=True,
-                    )  # fmt: skip
+                    look: Any = {"color": "white", "zorder": 5, "path_effects": halo(2), "annotation_clip": True}
+                    write_beside(self.sheet.ax, name, place[0], (0, 7), 8, va="baseline", **look)
 
     def _way(self, places: NDArray[Any]) -> NDArray[Any]:
         """Returns the path through places; on a surface it follows the surface."""
@@ -255,7 +247,7 @@ class _Stage:
 
         return self.sheet.ax.add_line(SurfaceLine(places, self.relief, **style))
 
-    def _draw_curves(self) -> list[tuple[_Walker, NDArray[Any], str]]:
+    def _draw_curves(self) -> list[tuple[_Walker, NDArray[Any], Any]]:
         metric, look, ax = self.sheet.metric, self.sheet.appearance, self.curve
         curves, foot = [], "at its foot on the plane"
         for index, walker in enumerate(self.walkers):
@@ -267,20 +259,20 @@ class _Stage:
             for values, stroke, color, label in zip(each, ("-", "--"), colors, labels, strict=True):
                 if values is not None and np.isfinite(values).any():
                     ax.plot(path.number, values, stroke, color=color, linewidth=1.6, label=label)
-                    curves.append((walker, values, color))
+                    style: Any = {"color": color, "markeredgecolor": look.page, "markersize": 8}
+                    curves.append((walker, values, ax.plot([], [], "o", animated=True, **style)[0]))
         if not self.single and curves:
             ax.plot([], [], "--", color=look.soft, linewidth=1.6, label=foot)
         values = np.concatenate([values for _, values, _ in curves] or [np.empty(0)])
         scale = choose_scale(values, count=8, metric=metric)
-        set_value_axis(ax, scale)
+        called = metric_text(self.sheet.landscape, metric)
+        set_value_axis(ax, scale, called if curves else f"no {called} measured on the path yet")
         margin = 0.03 * max(float(np.ptp(self.numbers)), 1.0)
         ax.set_xlim(self.numbers.min() - margin, self.numbers.max() + margin)
         from matplotlib.ticker import MaxNLocator
 
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         ax.set_xlabel(self.unit)
-        called = metric_text(self.sheet.landscape, metric)
-        ax.set_ylabel(scale.label(called) if curves else f"no {called} measured on the path yet")
         ax.grid(alpha=look.grid_alpha)
         ax.spines[["top", "right"]].set_visible(False)
         if curves and look.legend:
@@ -299,10 +291,6 @@ class _Stage:
                 path_effects=halo(2.5),
             )  # fmt: skip
         self.cursor: Any = self.curve.axvline(self.numbers[0], color=look.soft, linewidth=1.0, animated=True)
-        self.dots: list[Any] = [
-            self.curve.plot([], [], "o", color=color, markeredgecolor=look.page, markersize=8, animated=True)[0]
-            for _, _, color in self.curves
-        ]
         # With a text, so that there is room for it.
         self.text: Any = self.curve.set_title(f"{self.unit} {self.numbers[-1]}", animated=True)
 
@@ -320,7 +308,7 @@ class _Stage:
             for line, way in ((walker.way, np.vstack([self._way(places[: last + 1]), rest])), (walker.ball, rest[-1:])):
                 (line.set_data if self.relief is None else line.set_data_3d)(*way.T)
         self.cursor.set_xdata([number, number])
-        for dot, (walker, values, _) in zip(self.dots, self.curves, strict=True):
+        for walker, values, dot in self.curves:
             dot.set_data(*interpolated(np.column_stack([walker.path.number, values]), walker.at)[:, None])
         name = plain(self.walkers[0].path.run_name(0), 32) if self.single else ""
         self.text.set_text(", ".join(part for part in (name, f"{self.unit} {self.numbers[int(moment)]}") if part))
