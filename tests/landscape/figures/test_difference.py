@@ -42,22 +42,15 @@ class TestDifference:
         assert 0 in contour_lines(ax).levels
         assert ax.figure.axes[1].get_ylabel() == "difference of loss"
         assert ax.get_title() == "LeNet, epochs 3 to 14\nminus ResNet, epochs 3 to 14"
-
-    def test_lines_lie_at_first_minus_second(self):
-        first, second = pair(tilted)
-        lines = contour_lines(plot_difference(first, second))
-        checked = 0
+        # The path is the first one's, and lines lie at first minus second.
+        np.testing.assert_array_equal(line(ax, "trajectory").get_xydata()[:, 0], first.checkpoints.x)
+        lines, checked = contour_lines(ax), 0
         for level, segments in zip(lines.levels, lines.allsegs, strict=True):
             for segment in segments:
                 expected = -np.interp(segment[:, 0], first.x, np.linspace(-3, 1, len(first.x)))
                 np.testing.assert_allclose(expected, level, atol=1e-6)
                 checked += len(segment)
         assert checked > 50
-
-    def test_the_first_ones_path_is_drawn(self):
-        first, second = pair(tilted)
-        path = line(plot_difference(first, second), "trajectory").get_xydata()
-        np.testing.assert_array_equal(path[:, 0], first.checkpoints.x)
 
     def test_over_decades_the_colours_are_logarithmic_around_zero(self):
         def wild(data):

@@ -10,7 +10,7 @@ from long_paths import build_path
 from matplotlib.colors import to_rgb
 from PIL import Image
 from scipy.ndimage import uniform_filter
-from who_is_there import with_runs
+from who_is_there import with_networks, with_runs
 
 from collectors.errors import LandscapeError
 from landscape.figures import orbit_frames, save_animation, walk_frames
@@ -135,6 +135,7 @@ class TestFrames:
         [
             (walk(checkpoints=None), {}, ValueError, "needs a run's path of at least two checkpoints"),
             (build(points=1), {}, ValueError, "needs a run's path of at least two checkpoints"),
+            (with_networks(), {}, ValueError, "needs a run's path of at least two checkpoints"),
             (build_line([1, 2]), {}, ValueError, "needs a plane, but the landscape is a line"),
             (walk(), {"kind": "profile"}, ValueError, "kind must be one of 'contour', 'lines'"),
             (walk(), {"seconds": 0}, ValueError, "seconds must be a finite number of at least"),
@@ -220,13 +221,6 @@ class TestFiles:
             save_animation(walk(), tmp_path / "a.mp4", seconds=0.2, dpi=40)
         assert [item.name for item in tmp_path.iterdir()] == ["bin"]
 
-    def test_other_names(self, tmp_path):
-        with pytest.raises(ValueError, match=r"path must be a name that ends in \.gif or \.mp4"):
-            save_animation(walk(), tmp_path / "a.avi")
-        with pytest.raises(NotADirectoryError, match=r"path must lie in a directory that exists, but .*none does not"):
-            save_animation(walk(), tmp_path / "none" / "a.gif", seconds=0.1, dpi=30)
-        assert list(tmp_path.iterdir()) == []
-
     @pytest.mark.slow
     @pytest.mark.parametrize(("move", "held"), [("walk", 5), ("orbit", 0)])
     def test_an_mp4_has_1920_x_1080_pixels_and_every_frame(self, move, held, tmp_path):
@@ -250,14 +244,16 @@ class TestFiles:
         assert (turned[0] != turned[-1]).any(axis=2).mean() > 0.1
 
     @pytest.mark.parametrize(
-        ("arguments", "message"),
+        ("name", "arguments", "error", "message"),
         [
-            ({"move": "spin"}, "move must be one of 'walk', 'orbit', but got 'spin'"),
-            ({"move": "orbit", "kind": "contour"}, 'kind must be left out for move="orbit"'),
-            ({"turn": 90.0}, 'turn must be 0 for kind="contour"'),
+            ("a.gif", {"move": "spin"}, ValueError, "move must be one of 'walk', 'orbit', but got 'spin'"),
+            ("a.gif", {"move": "orbit", "kind": "contour"}, ValueError, 'kind must be left out for move="orbit"'),
+            ("a.gif", {"turn": 90.0}, ValueError, 'turn must be 0 for kind="contour"'),
+            ("a.avi", {}, ValueError, r"path must be a name that ends in \.gif or \.mp4"),
+            ("none/a.gif", {}, NotADirectoryError, "path must lie in a directory that exists, but .*none does not"),
         ],
     )
-    def test_wrong_arguments(self, arguments, message, tmp_path):
-        with pytest.raises(ValueError, match=message):
-            save_animation(on_the_surface(), tmp_path / "a.gif", **arguments)
+    def test_wrong_arguments(self, name, arguments, error, message, tmp_path):
+        with pytest.raises(error, match=message):
+            save_animation(on_the_surface(), tmp_path / name, **arguments)
         assert list(tmp_path.iterdir()) == []

@@ -192,9 +192,6 @@ class TestMaps:
         (said,) = [text for text in legend_texts(plot_uncertainty(data)[0]) if "checkpoints marked" in text]
         assert said.endswith("of 12 checkpoints marked")
 
-    def test_one_map_where_all_was_measured(self):
-        assert len(Landscape(with_errors()).plot_uncertainty(theme="dark")) == 1
-
     def test_without_any_error_the_text_says_where_errors_come_from(self):
         with pytest.raises(ValueError, match=r"^no error of 'accuracy' is known: the loss has a standard error where"):
             plot_uncertainty(with_errors(), metric="accuracy")
