@@ -118,9 +118,8 @@ def timed_handle(label: str, run: int, factor: float) -> Any:
 
     rim = [*halo(RIM_WIDTH * factor), Normal()]
     dashes = DASHES[run % len(DASHES)]
-    handle = Line2D([], [], label=label, color=strong_color(run), linewidth=WIDTH * factor, path_effects=rim)
-    handle.set_linestyle((0, dashes) if dashes else "-")
-    return handle
+    style: Any = {"linestyle": (0, dashes) if dashes else "-", "path_effects": rim}
+    return Line2D([], [], label=label, color=strong_color(run), linewidth=WIDTH * factor, **style)
 
 
 def dots_handle(each: Sequence[Marked], factor: float) -> list[Any]:

@@ -24,7 +24,7 @@ from . import texts as words
 from .appearance import DIVERGING, PAPER_WIDTH, Appearance, find_colormap
 from .camera import Camera, check_camera
 from .canvas import Picture, begin_page
-from .look import Axes, Look, check_dimensions, check_look
+from .look import MARK_MINIMA, Axes, Look, check_dimensions, check_look
 from .path import dots_handle, sized
 from .times import BAR_HEIGHT, Marked, Times, draw_time_bar, path_times
 
@@ -219,8 +219,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     if options.get("camera") is not None and kind.projection != "3d":
         raise ValueError(f"camera must be left out for {kind.function}, which is flat; plot_surface has one.")
     if (wanted := options.get("topology", False)) is not False and (diverging or not kind.minima):
-        others = "plot_contour, plot_contour_lines, plot_heatmap and plot_profile mark minima"
-        raise ValueError(f"topology must be left out for {kind.function}: {others}.")
+        raise ValueError(f"topology must be left out for {kind.function}: {MARK_MINIMA}.")
     topology = wanted_topology(landscape, metric, wanted)
     # The edge of a box has no room for words.
     label = words.metric_text(landscape, metric) if kind.projection else words.metric_label(landscape, metric)

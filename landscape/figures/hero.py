@@ -20,7 +20,7 @@ from ..drawing import texts as words
 from ..drawing.appearance import Appearance, appearance_of, find_colormap
 from ..drawing.camera import best_camera, check_camera
 from ..drawing.canvas import check_png, check_size, new_figure
-from ..drawing.look import Look, check_dimensions, check_look
+from ..drawing.look import MARK_MINIMA, Look, check_dimensions, check_look
 from ..drawing.path import sized
 from ..grid.data import LandscapeData
 from ..meshes.path_mesh import path_lines, path_marks
@@ -135,10 +135,7 @@ def plot_hero(
     if options.get("style", "screen") != "screen":
         raise ValueError("style must be left out for plot_hero, which has no text; labels=True writes a caption.")
     if options.get("topology", False) is not False:
-        raise ValueError(
-            "topology must be left out for plot_hero: plot_contour, plot_contour_lines, plot_heatmap and plot_profile "
-            "mark minima."
-        )
+        raise ValueError(f"topology must be left out for plot_hero: {MARK_MINIMA}.")
     if (heading := options.get("title")) is not None:
         check_instance("title", heading, str, "a str or None")
     check_choice("interpolation", interpolation, INTERPOLATIONS)

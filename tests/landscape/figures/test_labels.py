@@ -3,6 +3,7 @@ import pytest
 from figure_cases import build, draw
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.cbook import is_math_text
 
 from landscape.drawing.placement import most_telling, overlaps, place_labels
 from landscape.drawing.texts import in_even_lines, in_phrases, plain, title
@@ -52,8 +53,6 @@ class TestLabelsOfAxes:
         draw(plot(data, metric=metric))
 
     def test_text_is_drawn_as_it_is(self):
-        from matplotlib.cbook import is_math_text
-
         for text in ("$a$", r"\$a$b$", r"$$\frac", "a$b"):
             assert not is_math_text(plain(text))
         assert plain("ab_{c}") == "ab_{c}"
