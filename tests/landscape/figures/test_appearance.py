@@ -1,8 +1,9 @@
-"""How pictures look: themes, papers, venues as wide as they ask, fonts that are in the file, legends."""
+"""How pictures look: themes, papers, venues as wide as they ask, fonts that are in the file, legends; and as files."""
 
 import dataclasses
 import io
 import re
+import xml.etree.ElementTree
 import zlib
 
 import matplotlib
@@ -15,6 +16,8 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
+from places import ROOT
+from scripts import run_script
 
 from landscape import figures
 from landscape.drawing.appearance import STYLES, appearance_of, readable
@@ -264,3 +267,62 @@ def test_a_label_that_has_room_in_the_final_picture_is_not_broken():
     ax = Landscape(dataclasses.replace(data, y=0.5 * data.y)).plot("contour", style="paper")
     assert ax.get_ylabel() == "along PC 2"
     assert ax.get_xlabel() == "distance along PC 1\n(63.2 % of variance)"
+
+
+class TestSaving:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("suffix", ["PNG", "pdf", "svg"])
+    @pytest.mark.parametrize("plot", [figures.plot_contour, figures.plot_surface])
+    def test_the_same_picture_gives_the_same_bytes(self, tmp_path, suffix, plot):
+        files = [tmp_path / f"{index}.{suffix}" for index in range(2)]
+        for file in files:
+            figures.save_figure(plot(build()), file)
+        assert files[0].read_bytes() == files[1].read_bytes()
+        start = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix.lower()]
+        assert files[0].read_bytes().startswith(start)
+        if suffix == "svg":
+            xml.etree.ElementTree.parse(files[0])
+        assert len(list(tmp_path.iterdir())) == 2
+
+    def test_figures_subfigures_and_streams(self, tmp_path):
+        figure = Figure()
+        ax = figure.subfigures(1, 2)[1].subplots()
+        pictures = []
+        for item in (figure, ax.figure, ax):
+            stream = io.BytesIO()
+            figures.save_figure(item, stream)
+            pictures.append(stream.getvalue())
+        assert pictures[0] == pictures[1] == pictures[2]
+
+    def test_other_names_and_things(self, tmp_path):
+        ax = Figure().add_subplot()
+        other = r"path must be a name that ends in \.png, \.pdf or \.svg"
+        nowhere = "path must lie in a directory that exists, but .*none does not"
+        for figure, path, error, match in (
+            *((ax, tmp_path / name, ValueError, other) for name in ("a.jpg", "a", "a.png.txt")),
+            ("picture", tmp_path / "a.png", TypeError, "figure must be a matplotlib figure or axes"),
+            (ax, 3, TypeError, "path must be a path or a binary stream"),
+            (ax, tmp_path / "none" / "a.png", NotADirectoryError, nowhere),
+        ):
+            with pytest.raises(error, match=match):
+                figures.save_figure(figure, path)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_pyplot_is_never_touched():
+    script = """
+import sys, matplotlib
+names = set(matplotlib.rcParams) - {"backend"}  # asking for the backend imports pyplot
+before = {name: matplotlib.rcParams[name] for name in names}
+sys.path.insert(0, "tests/support")
+import io
+from landscape.figures import plot_contour, plot_surface, save_figure
+from landscape.landscape import Landscape
+from figure_cases import build
+for plot in (plot_contour, plot_surface):
+    save_figure(plot(Landscape(build())), io.BytesIO())
+assert "matplotlib.pyplot" not in sys.modules
+assert {name: matplotlib.rcParams[name] for name in names} == before
+"""
+    run_script(script, cwd=ROOT)
