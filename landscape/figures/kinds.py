@@ -202,7 +202,7 @@ def _multiples(landscapes: Sequence[LandscapeData], metric: Any = "loss", **opti
 def _animation(landscapes: Sequence[LandscapeData], path: Any = None, over: str | None = None, **options: Any) -> Any:
     if not options.get("trajectory", True) and options.get("move") != "orbit":
         raise ValueError('trajectory=False must be left out for an animation of the path; move="orbit" needs none.')
-    return save_animation(landscapes[0], path, _checked(over), **options)
+    return save_animation(landscapes, path, _checked(over), **options)
 
 
 def _checked(over: str | None) -> str | None:
@@ -225,7 +225,7 @@ KINDS: Mapping[str, Picture] = {
         Picture("difference", _difference, (*_FLAT, "significance"), "plot_difference", "plane", several="pair"),
         Picture("multiples", _multiples, (*_LOOK, "over", "columns"), "plot_multiples", "landscape", several="both"),
         _of_one("uncertainty", plot_uncertainty, _LOOK, "plane"),
-        Picture("animation", _animation, (*_LOOK, *_ANIMATION), "walk_frames", "plane"),
+        Picture("animation", _animation, (*_LOOK, *_ANIMATION), "walk_frames", "plane", several="objects"),
         _of_one("persistence", plot_persistence, (*_FLAT, "persistence"), "landscape"),
         _of_one("merge_tree", plot_merge_tree, (*_FLAT, "persistence"), "landscape"),
         _of_one("sharpness", plot_sharpness, (*_CURVATURE, "scale", "learning_rate"), "curvature"),
