@@ -199,7 +199,7 @@ class Landscape(ReadOnly, LandscapeData):
         Args:
             kind: "contour", "lines", "heatmap", "surface", "hero", "profile", "barriers", "difference", "multiples",
                 "uncertainty", "animation", "persistence" or "merge_tree"; None chooses as the command does.
-            *others: further landscapes, of barriers, a difference or multiples.
+            *others: further landscapes, of barriers, a difference, multiples or an animation.
             **options: those of ``figures.Look`` and of the kind. ``metric`` may be several names, of a profile, of
                 multiples and of a difference, which subtracts the second from the first; ``title`` several texts, of
                 multiples; ``over`` is what an animation walks over, or multiples show; ``path`` is an animation's file.

@@ -221,8 +221,10 @@ def _captions(picture: Picture, landscapes: Sequence[Any], options: Mapping[str,
     look: dict[str, Any] = {name: options[name] for name in figures.Look.__annotations__ if name in options}
     look["metric"] = metrics[0]
     without = {name: value for name, value in look.items() if name not in ("metric", "title")}
-    if picture.name == "multiples":
-        return captions.multiples_captions(landscapes, metrics, options.get("over"), **without)
+    if picture.name == "multiples" or (picture.name == "animation" and len(landscapes) > 1):
+        clock = " All walk on one clock." if picture.name == "animation" else ""
+        found = captions.multiples_captions(landscapes, metrics, options.get("over"), **without)
+        return [replace(each, text=each.text + clock) for each in found]
     if picture.name == "difference":
         significance = options.get("significance", 2.0) or None
         if len(metrics) > 1:

@@ -38,7 +38,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 
 
-def new_figure(size: tuple[float, float], layout: Literal["compressed", "constrained"]) -> Figure:
+def new_figure(size: tuple[float, float], layout: Literal["compressed", "constrained"] | None) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
 
+MARK_MINIMA = "plot_contour, plot_contour_lines, plot_heatmap and plot_profile mark minima"
 Axes: TypeAlias = "matplotlib.axes.Axes"
 """A name for type checkers: the first picture loads matplotlib."""
 

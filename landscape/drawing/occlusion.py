@@ -40,14 +40,15 @@ class Relief:
         inside = (x >= self.x[0]) & (x <= self.x[-1]) & (y >= self.y[0]) & (y <= self.y[-1])
         return np.where(inside, self._in_cell(*self._cell(x, y), x, y), np.nan)
 
-    def path_over(self, points: Float64[np.ndarray, "n 3"]) -> NDArray[Any]:
-        """Returns a path through points that follows the surface between them, shape (m, 3); see ``along``."""
+    def path_over(self, points: Float64[np.ndarray, "n 3"], counts: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Returns a path through points, each so many pieces after the last, shape (m, 3); see ``along``."""
         if len(points) < 2:
             return points.copy()
-        places = self._on_grid(points)
-        steps = [float(np.ptp(axis)) / max(len(axis) - 1, 1) or 1.0 for axis in (self.x, self.y)]
-        cells = np.hypot(*(np.diff(places[:, axis]) / step for axis, step in enumerate(steps)))
-        counts = np.clip(np.ceil(_PIECES_IN_CELL * np.nan_to_num(cells)), 1, _MOST_PIECES).astype(int)
+        if counts is None:
+            places = self._on_grid(points)
+            steps = [float(np.ptp(axis)) / max(len(axis) - 1, 1) or 1.0 for axis in (self.x, self.y)]
+            cells = np.hypot(*(np.diff(places[:, axis]) / step for axis, step in enumerate(steps)))
+            counts = np.clip(np.ceil(_PIECES_IN_CELL * np.nan_to_num(cells)), 1, _MOST_PIECES).astype(int)
         at = np.concatenate([[0], np.cumsum(counts)])
         return self.along(points, np.interp(np.arange(at[-1] + 1), at, np.arange(len(points))))
 

@@ -49,6 +49,12 @@ def sized(style: dict[str, Any], factor: float) -> dict[str, Any]:
     return {"markeredgewidth": factor, **style, **sizes}
 
 
+def write_beside(ax: Any, text: str, place: Any, shift: Any, size: float, **style: Any) -> None:
+    """Writes a text as many points away from a place as ``shift`` says, with its middle there."""
+    style = {"ha": "center", "va": "center", **style}
+    ax.annotate(text, place, xytext=shift, textcoords="offset points", fontsize=size, **style)
+
+
 def stroke(index: int) -> str:
     return _STROKES[index % len(_STROKES)]
 
@@ -112,9 +118,8 @@ def timed_handle(label: str, run: int, factor: float) -> Any:
 
     rim = [*halo(RIM_WIDTH * factor), Normal()]
     dashes = DASHES[run % len(DASHES)]
-    handle = Line2D([], [], label=label, color=strong_color(run), linewidth=WIDTH * factor, path_effects=rim)
-    handle.set_linestyle((0, dashes) if dashes else "-")
-    return handle
+    style: Any = {"linestyle": (0, dashes) if dashes else "-", "path_effects": rim}
+    return Line2D([], [], label=label, color=strong_color(run), linewidth=WIDTH * factor, **style)
 
 
 def dots_handle(each: Sequence[Marked], factor: float) -> list[Any]:

@@ -24,9 +24,9 @@ from . import texts as words
 from .appearance import DIVERGING, PAPER_WIDTH, Appearance, find_colormap
 from .camera import Camera, check_camera
 from .canvas import Picture, begin_page
-from .look import Axes, Look, check_dimensions, check_look
-from .path import dots_handle
-from .times import BAR_HEIGHT, Marked, Times, draw_time_bar, path_times, runs_of
+from .look import MARK_MINIMA, Axes, Look, check_dimensions, check_look
+from .path import dots_handle, sized
+from .times import BAR_HEIGHT, Marked, Times, draw_time_bar, path_times
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
@@ -127,6 +127,10 @@ class Sheet(Picture):
         text = words.own_values_note(self.landscape, self.metric, short=self.appearance.paper)
         return None if text is None else "\n".join(words.in_phrases(words.plain(text, 240), OWN_VALUES_WIDTH))
 
+    def mark(self, x: Any, y: Any, label: str, style: dict[str, Any], zorder: float, **more: Any) -> None:
+        style = sized(style, self.appearance.factor)
+        self.entries += self.ax.plot(x, y, linestyle="none", label=label, zorder=zorder, **style, **more)
+
     def note_own_values(self) -> None:
         # A difference draws neither value.
         if self.furniture and not self.diverging and (text := self.own_values) is not None:
@@ -180,8 +184,7 @@ class Sheet(Picture):
         else:
             self.write_bar(self.ax, pad=0.02, aspect=20 * max(1.0, 1 / self.frame.ratio), shrink=self.share)
         if self.trajectory and self.times is not None:
-            sizes = self.appearance.small_size, self.appearance.number_size
-            draw_time_bar(self.ax, self.times, runs_of([self.landscape]), *sizes)
+            draw_time_bar(self.ax, self.times, [self.landscape], self.appearance)
         self.entries += dots_handle(self.dots, self.appearance.factor)
         super().finish(cameras)
         self.write_late()
@@ -216,8 +219,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     if options.get("camera") is not None and kind.projection != "3d":
         raise ValueError(f"camera must be left out for {kind.function}, which is flat; plot_surface has one.")
     if (wanted := options.get("topology", False)) is not False and (diverging or not kind.minima):
-        others = "plot_contour, plot_contour_lines, plot_heatmap and plot_profile mark minima"
-        raise ValueError(f"topology must be left out for {kind.function}: {others}.")
+        raise ValueError(f"topology must be left out for {kind.function}: {MARK_MINIMA}.")
     topology = wanted_topology(landscape, metric, wanted)
     # The edge of a box has no room for words.
     label = words.metric_text(landscape, metric) if kind.projection else words.metric_label(landscape, metric)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,18 @@ class SurfaceLine(Line3D):  # type: ignore[misc]
         return self.relief.hides(np.column_stack(self.get_data_3d()), self.axes.get_proj())
 
     def draw(self, renderer: Any) -> None:
-        """Draws the hidden part, then what is in front of it."""
         if not self.get_visible():
             return
+        points = np.column_stack(self.get_data_3d())
+        across, up, _ = proj_transform(*points.T, self.axes.M)
+        # Layouts ask where the whole line lies.
+        self.set_data(across, up)
+        for part in self._parts(points):
+            part.draw(renderer)
+        self.stale = False
+
+    def _parts(self, points: NDArray[Any]) -> Iterator[Line3D]:
+        """Yields the hidden part, then what is in front of it."""
         hidden = self.hidden()
         faint: dict[str, Any] = {"alpha": self.faint * (1.0 if self.get_alpha() is None else self.get_alpha())}
         behind = hidden
@@ -42,16 +52,11 @@ class SurfaceLine(Line3D):  # type: ignore[misc]
             faint["linestyle"] = DOTTED
             # A hidden stretch begins where the visible one ends, so that no gap opens between the two.
             behind = hidden | np.append(hidden[1:], False) | np.append(False, hidden[:-1])
-        self._part(behind, **faint).draw(renderer)
-        self._part(~hidden).draw(renderer)
-        # Layouts ask where the whole line lies.
-        across, up, _ = proj_transform(*self.get_data_3d(), self.axes.M)
-        self.set_data(across, up)
-        self.stale = False
+        yield self._part(np.where(behind[:, None], points, np.nan), **faint)
+        yield self._part(np.where(hidden[:, None], np.nan, points))
 
-    def _part(self, where: NDArray[Any], **changes: Any) -> Line3D:
-        """Returns a line that looks like this one, of some of its points."""
-        part = Line3D(*(np.where(where, column, np.nan) for column in self.get_data_3d()))
+    def _part(self, points: NDArray[Any], **changes: Any) -> Line3D:
+        part = Line3D(*points.T)
         part.update_from(self)
         part.set_markevery(self.get_markevery())
         part.set_figure(self.get_figure())
@@ -69,23 +74,10 @@ class SurfaceArrows(SurfaceLine):
         self.colors = colors
         self.head = head
 
-    def draw(self, renderer: Any) -> None:
-        if not self.get_visible():
-            return
-        points = np.column_stack(self.get_data_3d())
-        across, up, _ = proj_transform(*points.T, self.axes.M)
-        page = np.column_stack([across, up])
-        inches = self.axes.transData.transform(page) / self.axes.figure.dpi
+    def _parts(self, points: NDArray[Any]) -> Iterator[Line3D]:
+        inches = self.axes.transData.transform(self.get_xydata()) / self.axes.figure.dpi
         for place, _, _, angle in arrow_places(72 * inches, self.head):
             at, color = interpolated(points, place), interpolated(self.colors, place)
             hidden = self.relief.hides(at[None], self.axes.get_proj())[0]
-            part = Line3D(*at[:, None])
-            part.set(
-                **arrow_style(angle, color, self.head), zorder=self.get_zorder(), alpha=self.faint if hidden else 1.0,
-                transform=self.axes.transData,
-            )  # fmt: skip
-            part.set_figure(self.get_figure())
-            part.axes = self.axes
-            part.draw(renderer)
-        self.set_data(across, up)
-        self.stale = False
+            style = {**arrow_style(angle, color, self.head), "alpha": self.faint if hidden else 1.0}
+            yield self._part(at[None], **style, clip_on=False)

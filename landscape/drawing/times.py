@@ -142,20 +142,16 @@ def _round_steps() -> Iterator[int]:
         power *= 10
 
 
-def runs_of(landscapes: Sequence[LandscapeData]) -> int:
-    """Returns how many runs with a path the pictures show at most, each of which has a hue."""
-    found = [each.checkpoints for each in landscapes if each.checkpoints is not None]
-    return max((len(path.paths) for path in found), default=0)
-
-
-def draw_time_bar(axes: Any, times: Times, runs: int, size: float, least: float) -> Any:
-    """Draws a bar with a strip for each run's hue below one or several axes; returns its axes. Type is in points."""
+def draw_time_bar(axes: Any, times: Times, landscapes: Sequence[LandscapeData], look: Any) -> None:
+    """Draws a bar with a strip for each run's hue below one or several axes."""
     from matplotlib.colorbar import make_axes
     from matplotlib.ticker import MaxNLocator
 
+    paths = [each.checkpoints.paths for each in landscapes if each.checkpoints is not None]
+    runs, size = max([1, *map(len, paths)]), look.small_size
     first = axes[0] if isinstance(axes, list) else axes
     width = (first.figure.bbox.width if isinstance(axes, list) else first.bbox.width) * 72 / first.figure.dpi
-    height = strips_height(max(runs, 1))
+    height = strips_height(runs)
     # Without a layout nothing else keeps the bar clear of the axes' own numbers and label.
     laid_out = first.figure.get_layout_engine() is not None
     pad = 0.02 if laid_out else float(np.clip(5.5 * size * first.figure.dpi / 72 / first.bbox.height, 0.05, 0.35))
@@ -163,15 +159,14 @@ def draw_time_bar(axes: Any, times: Times, runs: int, size: float, least: float)
     bar, _ = make_axes(axes, location="bottom", shrink=share, aspect=max(share * width / height, 4.0), pad=pad)
     bar.set_label(TIME_BAR)
     numbers = np.linspace(times.low, times.high, 256)
-    strips = np.stack([times.colors(run, numbers) for run in range(max(runs, 1))])
+    strips = np.stack([times.colors(run, numbers) for run in range(runs)])
     bar.imshow(strips, aspect="auto", extent=(times.low, times.high, len(strips), 0), interpolation="nearest")
     bar.set_yticks([])
     bar.xaxis.set_major_locator(MaxNLocator(_MOST_TICKS, integer=True, steps=[1, 2, 5, 10]))
-    bar.tick_params(axis="x", labelsize=max(least, 0.9 * size), length=2, pad=1.5)
+    bar.tick_params(axis="x", labelsize=max(look.number_size, 0.9 * size), length=2, pad=1.5)
     bar.set_xlabel(times.label, fontsize=size, labelpad=1)
     for spine in bar.spines.values():
         spine.set(linewidth=0.5, edgecolor=first.spines["left"].get_edgecolor())
-    return bar
 
 
 def strips_height(strips: int) -> float:

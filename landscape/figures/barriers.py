@@ -58,12 +58,11 @@ def plot_barriers(
     scale = barriers_scale(lines, look)
     chosen: Look = {**look, "scale": scale, "levels": None, "clip": None}
     with begin(BARRIERS, lines[0], ax, chosen) as sheet:
-        set_value_axis(sheet.ax, scale.tall)
+        set_value_axis(sheet.ax, scale.tall, sheet.label)
         for index, (name, line) in enumerate(named.items()):
             _draw_way(sheet, index, plain(str(name), 32), line)
         sheet.ax.set_xlim(-_ENDS, 1 + _ENDS)
         sheet.ax.set_xlabel(axis_label(lines[0], 0))
-        sheet.ax.set_ylabel(scale.tall.label(sheet.label))
         sheet.ax.grid(alpha=sheet.appearance.grid_alpha)
         sheet.write_title()
         if scale.flat:

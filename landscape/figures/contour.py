@@ -190,28 +190,25 @@ def _draw_path(sheet: Sheet, ink: Ink) -> Callable[[], NDArray[Any]]:
     found, origin = landscape.checkpoints, landscape.origin
     late: list[Callable[[], NDArray[Any]]] = []
 
-    def mark(x: Any, y: Any, label: str, style: dict[str, Any], zorder: float = 6) -> None:
-        style = marks.sized(style, sheet.appearance.factor)
-        sheet.entries += sheet.ax.plot(*place(x, y), linestyle="none", label=label, zorder=zorder, **style)
-
     if found is not None and found.y is not None:
         for index, rows in enumerate(found.paths):
             places = np.column_stack(place(found.x[rows], found.y[rows]))
-            outside = int((~_inside(sheet, places)).sum())
-            label = marks.run_label(landscape, rows) + (f" ({outside} of {len(rows)} outside)" if outside else "")
+            beyond = int((~_inside(sheet, places)).sum())
+            label = marks.run_label(landscape, rows) + (f" ({beyond} of {len(rows)} outside)" if beyond else "")
             if sheet.times is None or len(rows) < 2:
                 late.append(_draw_run(sheet, places, index, label, ink))
             else:
                 late.append(_draw_timed_run(sheet, sheet.times, places, found.number[rows], index, label))
         for at, style, name in ((0, marks.START, "start"), (-1, marks.END, "end")):
             if ends := [rows[at] for rows in found.paths if len(rows) > 1]:
-                mark(found.x[ends], found.y[ends], name + marks.end_number(landscape, ends), style)
+                label = name + marks.end_number(landscape, ends)
+                sheet.mark(*place(found.x[ends], found.y[ends]), label, style, 6)
         for row, style in marks.network_marks(landscape):
-            x, y = found.x[[row]], found.y[[row]]
-            inside = _inside(sheet, np.column_stack(place(x, y))).all()
-            mark(x, y, plain(found.name[row], 32) + ("" if inside else " (outside)"), style)
+            x, y = place(found.x[[row]], found.y[[row]])
+            outside = "" if _inside(sheet, np.column_stack([x, y])).all() else " (outside)"
+            sheet.mark(x, y, plain(found.name[row], 32) + outside, style, 6)
     if origin.y is not None:
-        mark([origin.x], [origin.y], marks.origin_label(landscape), marks.STAR, 5)
+        sheet.mark(*place([origin.x], [origin.y]), marks.origin_label(landscape), marks.STAR, 5)
     sheet.note_own_values()
     # Strokes and arrowheads need the axes in their place; boxes of arrowheads (left, bottom, right, top) are in pixels.
     return lambda: np.vstack([np.empty((0, 4)), *(finish() for finish in late)])
@@ -289,22 +286,18 @@ def _annotate(sheet: Sheet, occupied: NDArray[Any], ink: Ink) -> None:
     texts = {0: origin.name} if origin.role == NETWORK else {}
     networks = [row for row, _ in marks.network_marks(landscape)]
     paths: list[NDArray[Any]] = []
-    order = list(texts)
     if found is not None and found.y is not None:
         places = np.vstack([places, np.column_stack(place(found.x, found.y))])
         paths = found.paths
         texts |= {row + 1: found.name[row] for row in networks}
-        order = list(texts)
         # Numbers stand at dots, which only paths in the colours of time have; on others every checkpoint is marked.
         timed = iter(sheet.dots)
         for rows in paths:
             dotted = [*next(timed).rows, 0, len(rows) - 1] if sheet.dots and len(rows) > 1 else None
             kept = rows[numbered(found.number[rows], dotted)]
             kept = kept[_inside(sheet, places[kept + 1])]
-            chosen = [int(kept[at]) + 1 for at in most_telling(len(kept))]
-            texts |= {at: str(found.number[at - 1]) for at in chosen}
-            order += chosen
-    order = [at for at in order if _inside(sheet, places[at])]
+            texts |= {int(kept[at]) + 1: str(found.number[kept[at]]) for at in most_telling(len(kept))}
+    order = [at for at in texts if _inside(sheet, places[at])]
     if not order:
         return
     scale = 72 / ax.figure.dpi
@@ -322,12 +315,9 @@ def _annotate(sheet: Sheet, occupied: NDArray[Any], ink: Ink) -> None:
     # Names stand clear of their marks, which are larger than the dots of a path.
     gap = (6.0 if not networks and origin.role != NETWORK else 9.0) * factor
     spots = place_labels(points, sizes, order, frame, blocked, gap=gap, clear=clear)
+    style = {"color": ink.line, "zorder": 7, "path_effects": marks.halo(0.25 * size, ink.around)}
     for at, centre in spots.items():
-        ax.annotate(
-            words[at], places[at], xytext=np.array(centre) - points[at], textcoords="offset points",
-            ha="center", va="center", fontsize=size, color=ink.line, zorder=7,
-            path_effects=marks.halo(0.25 * size, ink.around),
-        )  # fmt: skip
+        marks.write_beside(ax, words[at], places[at], np.array(centre) - points[at], size, **style)
 
 
 def _path_pixels(sheet: Sheet) -> NDArray[Any]:

@@ -19,8 +19,8 @@ from collectors.validation import check_bool, check_choice, check_instance, chec
 from ..drawing import texts as words
 from ..drawing.appearance import Appearance, appearance_of, find_colormap
 from ..drawing.camera import best_camera, check_camera
-from ..drawing.canvas import check_png, check_size
-from ..drawing.look import Look, check_dimensions, check_look
+from ..drawing.canvas import check_png, check_size, new_figure
+from ..drawing.look import MARK_MINIMA, Look, check_dimensions, check_look
 from ..drawing.path import sized
 from ..grid.data import LandscapeData
 from ..meshes.path_mesh import path_lines, path_marks
@@ -135,10 +135,7 @@ def plot_hero(
     if options.get("style", "screen") != "screen":
         raise ValueError("style must be left out for plot_hero, which has no text; labels=True writes a caption.")
     if options.get("topology", False) is not False:
-        raise ValueError(
-            "topology must be left out for plot_hero: plot_contour, plot_contour_lines, plot_heatmap and plot_profile "
-            "mark minima."
-        )
+        raise ValueError(f"topology must be left out for plot_hero: {MARK_MINIMA}.")
     if (heading := options.get("title")) is not None:
         check_instance("title", heading, str, "a str or None")
     check_choice("interpolation", interpolation, INTERPOLATIONS)
@@ -242,19 +239,17 @@ def _draw_strip(
     scene: Scene, title: str, caption: Sequence[str], appearance: Appearance, width: int
 ) -> UInt8[np.ndarray, "rows width 4"]:
     """Returns a strip with a colour bar, a legend and the caption, on a clear background."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     lines = [line for text in caption for line in textwrap.wrap(text, _LETTERS)]
     entries = _entries(scene) if appearance.legend and scene.trajectory else []
     rows = -(-len(entries) // 3)
     bar = max(_BAR, 0.2 * rows + 0.1)
     inches = bar + _LINE * (len(lines) + (1.5 if title else 0)) + 0.25
     with appearance.applied():
-        figure = Figure(figsize=(_STRIP, inches), dpi=width / _STRIP)
+        figure = new_figure((_STRIP, inches), None)
+        figure.set_dpi(width / _STRIP)
         figure.patch.set_alpha(0)
         # Matplotlib types neither drawing nor pixels.
-        canvas: Any = FigureCanvasAgg(figure)
+        canvas: Any = figure.canvas
         if not scene.space.scale.flat:
             _draw_bar(figure, scene, appearance, inches)
         if entries:

@@ -28,8 +28,6 @@ from .sharpness import plot_sharpness
 from .spectrum import plot_spectrum
 from .surface3d import plot_surface
 
-CAMERA_HELP = "default, front, side, above, low, auto, or azimuth,elevation such as -60,30"
-
 
 def _check_dpi(name: str, value: Any) -> int | None:
     return None if value is None else check_int(name, value, minimum=20, maximum=2400)
@@ -58,8 +56,8 @@ OPTIONS: Mapping[str, Option] = {
     "size": Option(None, help="Width and height of a picture, such as 8x5.", flags=("--inches",), typed=str | None),
     "dpi": Option(None, _check_dpi, help="Dots per inch; 200 by default, 400 for a paper, 300 for a hero, 80 for a "
         "GIF.", typed=int | None),
-    "camera": Option(None, help=f"From where a surface is seen, the same for every file: {CAMERA_HELP}.",
-        typed=str | None),
+    "camera": Option(None, help="From where a surface is seen, the same for every file: default, front, side, above, "
+        "low, auto, or azimuth,elevation such as -60,30.", typed=str | None),
     "pixels": Option(None, help="Width and height such as 1920x1080; 3840x2160 by default.",
         typed=str | None, panel="Hero"),
     "labels": Option(False, help="Write a colour bar, a legend and the caption below it.",
@@ -176,8 +174,8 @@ def by_file(landscapes: Sequence[LandscapeData]) -> dict[str, LandscapeData]:
     return dict(zip(names, landscapes, strict=True))
 
 
-def _of_one(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda objects, **options: function(objects[0], **options)
+def _of_one(name: str, function: Callable[..., Any], options: tuple[str, ...], of: str) -> Picture:
+    return Picture(name, lambda objects, **more: function(objects[0], **more), options, function.__name__, of)
 
 
 def _profile(lines: Sequence[LandscapeData], metric: Any = "loss", **options: Any) -> Any:
@@ -204,7 +202,7 @@ def _multiples(landscapes: Sequence[LandscapeData], metric: Any = "loss", **opti
 def _animation(landscapes: Sequence[LandscapeData], path: Any = None, over: str | None = None, **options: Any) -> Any:
     if not options.get("trajectory", True) and options.get("move") != "orbit":
         raise ValueError('trajectory=False must be left out for an animation of the path; move="orbit" needs none.')
-    return save_animation(landscapes[0], path, _checked(over), **options)
+    return save_animation(landscapes, path, _checked(over), **options)
 
 
 def _checked(over: str | None) -> str | None:
@@ -217,24 +215,22 @@ _FLAT, _CURVATURE = (*_LOOK, "ax"), (*CurvatureLook.__annotations__, "ax")
 KINDS: Mapping[str, Picture] = {
     picture.name: picture
     for picture in (
-        Picture("contour", _of_one(plot_contour), _FLAT, "plot_contour", "plane"),
-        Picture("lines", _of_one(plot_contour_lines), _FLAT, "plot_contour_lines", "plane"),
-        Picture("heatmap", _of_one(plot_heatmap), _FLAT, "plot_heatmap", "plane"),
-        Picture("surface", _of_one(plot_surface), _FLAT, "plot_surface", "plane"),
-        Picture("hero", _of_one(plot_hero), (*_LOOK, *_HERO), "plot_hero", "plane"),
+        _of_one("contour", plot_contour, _FLAT, "plane"),
+        _of_one("lines", plot_contour_lines, _FLAT, "plane"),
+        _of_one("heatmap", plot_heatmap, _FLAT, "plane"),
+        _of_one("surface", plot_surface, _FLAT, "plane"),
+        _of_one("hero", plot_hero, (*_LOOK, *_HERO), "plane"),
         Picture("profile", _profile, _FLAT, "plot_profile", "line", several="metrics"),
         Picture("barriers", _barriers, _FLAT, "plot_barriers", "line", several="objects"),
         Picture("difference", _difference, (*_FLAT, "significance"), "plot_difference", "plane", several="pair"),
         Picture("multiples", _multiples, (*_LOOK, "over", "columns"), "plot_multiples", "landscape", several="both"),
-        Picture("uncertainty", _of_one(plot_uncertainty), _LOOK, "plot_uncertainty", "plane"),
-        Picture("animation", _animation, (*_LOOK, *_ANIMATION), "walk_frames", "plane"),
-        Picture("persistence", _of_one(plot_persistence), (*_FLAT, "persistence"), "plot_persistence", "landscape"),
-        Picture("merge_tree", _of_one(plot_merge_tree), (*_FLAT, "persistence"), "plot_merge_tree", "landscape"),
-        Picture(
-            "sharpness", _of_one(plot_sharpness), (*_CURVATURE, "scale", "learning_rate"), "plot_sharpness", "curvature"
-        ),
-        Picture("spectrum", _of_one(plot_spectrum), (*_CURVATURE, "number", "width"), "plot_spectrum", "curvature"),
-        Picture("comparison", _of_one(plot_comparison), _CURVATURE, "plot_comparison", "comparison"),
+        _of_one("uncertainty", plot_uncertainty, _LOOK, "plane"),
+        Picture("animation", _animation, (*_LOOK, *_ANIMATION), "walk_frames", "plane", several="objects"),
+        _of_one("persistence", plot_persistence, (*_FLAT, "persistence"), "landscape"),
+        _of_one("merge_tree", plot_merge_tree, (*_FLAT, "persistence"), "landscape"),
+        _of_one("sharpness", plot_sharpness, (*_CURVATURE, "scale", "learning_rate"), "curvature"),
+        _of_one("spectrum", plot_spectrum, (*_CURVATURE, "number", "width"), "curvature"),
+        _of_one("comparison", plot_comparison, _CURVATURE, "comparison"),
     )
 }
 OF_LANDSCAPES = tuple(name for name, picture in KINDS.items() if picture.file == "landscape")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.path import EDGE, halo, sized
+from ..drawing.path import EDGE, halo, write_beside
 from ..drawing.sheet import Sheet
 from ..drawing.texts import plain
 from ..grid.data import LandscapeData
@@ -21,24 +21,19 @@ SADDLE: dict[str, Any] = {"marker": "X", "color": "#ff9de2", "markeredgecolor": 
 
 def draw_minima(sheet: Sheet) -> None:
     """Marks minima, with letters from the lowest on, and saddles on a sheet; does nothing where none were asked for."""
-    found, look = sheet.topology, sheet.appearance
+    found, size = sheet.topology, sheet.appearance.number_size
     if found is None:
         return
     for points, style, label in marks_of(found, sheet.landscape, furnished=sheet.furniture):
         if points:
-            sheet.entries += sheet.ax.plot(
-                *_places(sheet, points).T, linestyle="none", label=label, zorder=6.5, clip_on=False,
-                **sized(style, look.factor),
-            )  # fmt: skip
+            x, y = _places(sheet, points).T
+            sheet.mark(x, y, label, style, 6.5, clip_on=False)
 
     def write_letters() -> None:
         places = _places(sheet, found.minima)
+        style = {"fontweight": "bold", "color": MINIMUM["color"], "zorder": 8, "path_effects": halo(0.3 * size)}
         for index, (place, shift) in enumerate(zip(places, _letter_shift(sheet, places).tolist(), strict=True)):
-            sheet.ax.annotate(
-                letter(index), place, xytext=shift, textcoords="offset points", ha="center", va="center",
-                fontsize=look.number_size, fontweight="bold", color=MINIMUM["color"], zorder=8,
-                path_effects=halo(0.3 * look.number_size),
-            )  # fmt: skip
+            write_beside(sheet.ax, letter(index), place, shift, size, **style)
 
     sheet.late.append(write_letters)
 

@@ -20,7 +20,7 @@ from ..drawing.look import Axes, Look, check_look
 from ..drawing.path import dots_handle
 from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_label, title
-from ..drawing.times import BAR_HEIGHT, draw_time_bar, path_times, runs_of
+from ..drawing.times import BAR_HEIGHT, draw_time_bar, path_times
 from ..grid.data import LOSS_ERROR, LandscapeData
 from ..scales.frame import choose_frame
 from ..scales.scale import Scale
@@ -68,7 +68,7 @@ def plot_multiples(
     if options.get("title") is not None:
         raise ValueError("title must be left out for plot_multiples, whose pictures have titles=[...] each.")
     size = check_size(options.get("size"))
-    each = _check(landscapes)
+    each = check_landscapes(landscapes)
     shown = _check_metrics(metrics, options)
     names = _check_titles(titles, each, shown)
     kind = check_choice("kind", kind or usual_kind(each), tuple(SHARED_KINDS))
@@ -194,7 +194,7 @@ def picture_scales(
     return [(landscape, metric, scales[quantity_label(landscape, metric)]) for landscape, metric in pictures]
 
 
-def _check(landscapes: Any) -> list[LandscapeData]:
+def check_landscapes(landscapes: Any) -> list[LandscapeData]:
     if isinstance(landscapes, LandscapeData):
         return [landscapes]
     if isinstance(landscapes, str) or not isinstance(landscapes, Sequence):
@@ -225,7 +225,7 @@ def _check_titles(titles: Any, landscapes: Sequence[LandscapeData], metrics: Seq
     """Returns a title for each picture: the user's, or what tells the pictures apart."""
     count = len(landscapes) * len(metrics)
     if titles is None:
-        names = _names(landscapes) if len(landscapes) > 1 or len(metrics) == 1 else [""]
+        names = distinct_titles(landscapes) if len(landscapes) > 1 or len(metrics) == 1 else [""]
         texts = [metric_text(landscapes[0], metric) for metric in metrics] if len(metrics) > 1 else [""]
         return ["\n".join(part for part in (name, text) if part) for name in names for text in texts]
     if isinstance(titles, str) or not isinstance(titles, Sequence) or not all(isinstance(name, str) for name in titles):
@@ -235,7 +235,7 @@ def _check_titles(titles: Any, landscapes: Sequence[LandscapeData], metrics: Seq
     return [plain(name) for name in titles]
 
 
-def _names(landscapes: Sequence[LandscapeData]) -> list[str]:
+def distinct_titles(landscapes: Sequence[LandscapeData]) -> list[str]:
     """Returns the landscapes' titles, with their files' names or a number where titles do not tell them apart."""
     titles = [title(landscape) for landscape in landscapes]
     names = [
@@ -335,8 +335,7 @@ def _write_time_bars(sheets: list[Sheet]) -> None:
     for group in [timed] if alike else [[each] for each in timed]:
         sheet, times = group[0]
         axes = [each.ax for each in sheets] if alike else sheet.ax
-        sizes = sheet.appearance.small_size, sheet.appearance.number_size
-        draw_time_bar(axes, times, runs_of([each.landscape for each, _ in group]), *sizes)
+        draw_time_bar(axes, times, [each.landscape for each, _ in group], sheet.appearance)
 
 
 PLANE_KINDS = {"contour": CONTOUR, "lines": CONTOUR_LINES, "heatmap": HEATMAP, "surface": SURFACE}

@@ -9,7 +9,7 @@ from typing import Unpack
 import numpy as np
 
 from ..drawing.look import Axes, Look, check_look
-from ..drawing.path import sized
+from ..drawing.path import sized, write_beside
 from ..drawing.sheet import Kind, Sheet, begin, topology_scale
 from ..drawing.texts import plain
 from ..grid.data import LandscapeData
@@ -80,11 +80,11 @@ def _draw(kind: Kind, landscape: LandscapeData, ax: Axes | None, persistence: fl
 def _draw_diagram(sheet: Sheet) -> None:
     ax, look, scale, found = sheet.ax, sheet.appearance, sheet.scale, sheet.topology
     assert found is not None
+    set_value_axis(ax, scale, f"{sheet.label} at the saddle")
     if scale.flat:
         room = 0.5 * abs(scale.low) or 0.5
         ax.set_xlim(scale.low - room, scale.low + room)
     else:
-        set_value_axis(ax, scale)
         ax.set_xscale(ax.get_yscale(), **({"linthresh": scale.threshold} if scale.kind == "symlog" else {}))
         ax.set_xticks(scale.levels, labels=scale.texts())
         ax.set_xticks([], minor=True)
@@ -110,19 +110,15 @@ def _draw_diagram(sheet: Sheet) -> None:
     deaths = births + [minimum.persistence for minimum in found.minima]
     ends = np.where(np.isfinite(deaths), deaths, never)
     label = minima_label(found, sheet.landscape).split("\n")[0]
-    sheet.entries += ax.plot(births, ends, linestyle="none", label=label, zorder=4, **sized(MINIMUM, look.factor))
+    sheet.mark(births, ends, label, MINIMUM, 4)
     ax.axhline(never, color=look.soft, linestyle=":", linewidth=look.factor, zorder=1)
     ax.text(
         0.99, never, "no lower one to reach", transform=ax.get_yaxis_transform(), ha="right", va="bottom",
         fontsize=look.number_size, color=look.ink,
     )  # fmt: skip
     for place, point in enumerate(zip(births, ends, strict=True)):
-        ax.annotate(
-            letter(place), point, xytext=(-7.5 * look.factor, 0), textcoords="offset points", ha="center", va="center",
-            fontsize=look.number_size, color=look.ink, zorder=5,
-        )  # fmt: skip
+        write_beside(ax, letter(place), point, (-7.5 * look.factor, 0), look.number_size, color=look.ink, zorder=5)
     ax.set_xlabel(scale.label(f"{sheet.label} at the minimum"))
-    ax.set_ylabel(scale.label(f"{sheet.label} at the saddle"))
     ax.grid(alpha=look.grid_alpha)
 
 
@@ -133,22 +129,8 @@ def plot_merge_tree(
 
     Each minimum is a line that begins at its value and rises to the saddle where its basin meets that of a lower
     minimum; the number beside it is its barrier. The line of the lowest one goes on to the top. A path between two
-    minima must climb to the height at which their lines are joined. A flat grid has no minima, and the picture says
-    so.
-
-    Args:
-        landscape: a plane or a line.
-        ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
-        persistence: draws minima with a barrier higher than this; None: those of ``Landscape.topology``.
-        **look: metric, levels, scale, clip, theme, style, title, size; see ``Look``.
-
-    Returns:
-        The axes.
-
-    Raises:
-        KeyError: the landscape has no such metric.
-        TypeError: an argument is unknown or has the wrong type.
-        ValueError: the metric has no finite value, or an argument has a wrong value.
+    minima must climb to the height at which their lines are joined. Minima that do not count are left out. Arguments
+    and errors are ``plot_persistence``'s, and what a flat grid shows.
     """
     return _draw(MERGE_TREE, landscape, ax, persistence, look)
 
@@ -167,7 +149,7 @@ def leaf_order(found: Topology) -> list[int]:
 def _draw_tree(sheet: Sheet) -> None:
     ax, look, scale, found = sheet.ax, sheet.appearance, sheet.scale, sheet.topology
     assert found is not None
-    set_value_axis(ax, scale.tall)
+    set_value_axis(ax, scale.tall, sheet.label)
     order = leaf_order(found)
     across = {place: index for index, place in enumerate(order)}
     ax.set_xlim(-0.7, len(order) - 0.3)
@@ -188,7 +170,6 @@ def _draw_tree(sheet: Sheet) -> None:
         if points:
             heights = [point.value for point in points]
             sheet.entries += ax.plot(places, heights, linestyle="none", label=label, zorder=4, **sized(style, size))
-    ax.set_ylabel(scale.tall.label(sheet.label))
     ax.grid(axis="y", alpha=look.grid_alpha)
     _write_names(sheet, found, order)
 
@@ -212,10 +193,9 @@ def _write_names(sheet: Sheet, found: Topology, order: list[int]) -> None:
         return
     for index, minimum in enumerate(places):
         if math.isfinite(minimum.persistence):
-            ax.annotate(
-                number_text(float(f"{minimum.persistence:.3g}")), (index, minimum.value + minimum.persistence),
-                xytext=(4, -3), textcoords="offset points", va="top", fontsize=look.number_size, color=look.ink,
-            )  # fmt: skip
+            place, barrier = (index, minimum.value + minimum.persistence), float(f"{minimum.persistence:.3g}")
+            style = {"ha": "left", "va": "top", "color": look.ink}
+            write_beside(ax, number_text(barrier), place, (4, -3), look.number_size, **style)
 
 
 def _coordinates(landscape: LandscapeData, point: Minimum) -> list[str]:

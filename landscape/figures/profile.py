@@ -14,7 +14,7 @@ from workers.metric_names import MetricName
 from ..drawing.canvas import Picture
 from ..drawing.look import Axes, Look
 from ..drawing.missing import coarse_text, edges
-from ..drawing.path import EDGE, PATH, STAR, in_points, network_marks, origin_label, run_color, sized, stroke
+from ..drawing.path import EDGE, PATH, STAR, in_points, network_marks, origin_label, run_color, stroke, write_beside
 from ..drawing.placement import free, most_telling
 from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import metric_text, plain, quantity_text
@@ -92,14 +92,17 @@ def left_scale(landscape: LandscapeData, shown: Sequence[str], look: Look) -> Sc
 def right_scale(landscape: LandscapeData, names: Sequence[str]) -> Scale:
     """Returns the scale of the axis on the right, which spans all metrics that are shown on it."""
     values = np.concatenate([known(landscape[name], landscape.status) for name in names])
-    quantities = dict.fromkeys(quantity_text(landscape, name) for name in names)
-    return choose_scale(values, "auto", count=PROFILE.count, metric=", ".join(quantities))
+    return choose_scale(values, "auto", count=PROFILE.count, metric=_quantities(landscape, names))
+
+
+def _quantities(landscape: LandscapeData, names: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(quantity_text(landscape, name) for name in names))
 
 
 def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
     """Fills a sheet with a curve, which the legend names where ``several`` curves share the axis."""
     ax, scale, look = sheet.ax, sheet.scale, sheet.appearance
-    set_value_axis(ax, scale.tall)
+    set_value_axis(ax, scale.tall, sheet.label)
     _draw_curve(sheet, ax, scale.tall, sheet.metric, 0, named=several)
     _draw_coarse(sheet)
     mark_missing(sheet, sheet.landscape.x, missing_kinds(sheet.values, sheet.status, sheet.coarse))
@@ -111,7 +114,6 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
     if np.isfinite(length) and abs(length - 1) > 1e-9:
         # The coordinate is a multiple of the direction; its length says how far that is.
         ax.set_xlabel(f"{ax.get_xlabel()}\n1 is a distance of {length:.3g} in weight space")
-    ax.set_ylabel(scale.tall.label(sheet.label))
     ax.grid(alpha=look.grid_alpha)
     sheet.write_title()
     if scale.flat:
@@ -127,9 +129,7 @@ def _draw_curve(sheet: Sheet, ax: Axes, scale: Scale, metric: str, index: int, *
     called = metric_text(landscape, metric)
     if stderr is not None and np.isfinite(stderr).any():
         label = f"{called} ± standard error{_hold_band(ax, measured, stderr)}"
-        low, high = measured - stderr, measured + stderr
-        if ax.get_yscale() == "log":
-            low = np.where(np.isfinite(measured), np.maximum(low, ax.get_ylim()[0]), np.nan)
+        low, high = held_bar(ax, measured, measured - stderr, measured + stderr)
         band = ax.fill_between(x, low, high, color=color, alpha=0.25, linewidth=0, label=label, zorder=1)
         sheet.entries.append(band)
     measured = scale.held(measured)
@@ -172,6 +172,14 @@ def _hold_band(ax: Axes, measured: NDArray[Any], stderr: NDArray[Any]) -> str:
     return f" (cut off {' and '.join(cut)})" if cut else ""
 
 
+def held_bar(ax: Axes, heights: NDArray[Any], low: Any, high: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Returns the ends of error bars; where the axis is logarithmic none reaches below its bottom."""
+    if ax.get_yscale() == "log":
+        low = np.maximum(low, ax.get_ylim()[0])
+    there = np.isfinite(heights)
+    return np.where(there, low, np.nan), np.where(there, high, np.nan)
+
+
 def _draw_coarse(sheet: Sheet) -> None:
     """Draws each coarse cell as a step at the height of the point whose value it takes."""
     look, shown = sheet.appearance, sheet.scale.tall.held(sheet.coarse)
@@ -203,11 +211,9 @@ def mark_missing(sheet: Picture, places: NDArray[Any], missing: Mapping[str, NDA
 def _draw_right(sheet: Sheet, names: Sequence[str], drawn: int) -> None:
     """Draws metrics against an axis on the right, in other strokes than the curves that are ``drawn`` on the left."""
     landscape, scale, right = sheet.landscape, right_scale(sheet.landscape, names), sheet.ax.twinx()
-    set_value_axis(right, scale)
+    set_value_axis(right, scale, metric_text(landscape, names[0]) if len(names) == 1 else _quantities(landscape, names))
     for index, name in enumerate(names, drawn):
         _draw_curve(sheet, right, scale, name, index)
-    quantities = dict.fromkeys(quantity_text(landscape, name) for name in names)
-    right.set_ylabel(scale.label(metric_text(landscape, names[0]) if len(names) == 1 else ", ".join(quantities)))
     single = [(right, _color_and_stroke(sheet, drawn)[0])] if len(names) == 1 else []
     for ax, color in (*single, *([(sheet.ax, sheet.appearance.series[0])] if drawn == 1 else [])):
         ax.yaxis.label.set_color(color)
@@ -216,8 +222,9 @@ def _draw_right(sheet: Sheet, names: Sequence[str], drawn: int) -> None:
     sheet.ax.patch.set_visible(False)
 
 
-def set_value_axis(ax: Axes, scale: Scale) -> None:
-    """Gives the vertical axis a scale, with a tick at each level, where there are differences to show."""
+def set_value_axis(ax: Axes, scale: Scale, label: str) -> None:
+    """Gives the vertical axis its label and, where there are differences to show, a scale with a tick at each level."""
+    ax.set_ylabel(scale.label(label))
     if scale.flat:
         return
     if scale.kind == "log":
@@ -254,22 +261,16 @@ def _draw_checkpoints(sheet: Sheet) -> None:
             )
             named += [(found.x[row], values[row], str(found.number[row])) for row in rows]
         for row, style in network_marks(landscape):
-            sheet.entries += ax.plot(
-                found.x[[row]], values[[row]], linestyle="none", label=f"{plain(found.name[row], 32)} (projected "
-                f"{called})", zorder=4, **sized(style, look.factor),
-            )  # fmt: skip
+            label = f"{plain(found.name[row], 32)} (projected {called})"
+            sheet.mark(found.x[[row]], values[[row]], label, style, 4)
             named.append((found.x[row], values[row], plain(found.name[row], 24)))
     if found is not None:
         _draw_own_values(sheet, found)
     for x, height, text in _with_room(sheet, named) if sheet.times is not None else named:
         if np.isfinite(height) and text:
-            ax.annotate(
-                text, (x, height), xytext=(0, 7 * look.factor), textcoords="offset points", ha="center",
-                fontsize=look.number_size,
-            )  # fmt: skip
+            write_beside(ax, text, (x, height), (0, 7 * look.factor), look.number_size, va="baseline")
     if np.isfinite(value):
-        star, label = sized(STAR, look.factor), origin_label(landscape)
-        sheet.entries += ax.plot([point.x], [value], linestyle="none", label=label, zorder=5, **star)
+        sheet.mark([point.x], [value], origin_label(landscape), STAR, 5)
 
 
 def _draw_timed_checkpoints(

@@ -16,7 +16,7 @@ from ..drawing.look import Axes, CurvatureLook
 from ..scales.choosing import SCALES, choose_scale
 from ..scales.landscape_scale import missing_kinds
 from ..scales.scale import Scale
-from .profile import mark_missing, set_value_axis
+from .profile import held_bar, mark_missing, set_value_axis
 
 _MANY = 41
 # The faintest of the further eigenvalues keeps so much of its colour.
@@ -57,7 +57,7 @@ def plot_sharpness(
     limit = 2 / _rates(curvature, learning_rate)
     with begin_picture(CurvatureSheet, "plot_sharpness", ax, look, 3.3, curvature=curvature) as sheet:
         chosen = choose_values(curvature, limit, scale)
-        set_value_axis(sheet.ax, chosen)
+        set_value_axis(sheet.ax, chosen, "eigenvalue, in loss / distance²")
         if np.isfinite(curvature.trace).any():
             _draw_trace(sheet, chosen)
         _draw_eigenvalues(sheet, chosen)
@@ -142,7 +142,7 @@ def _draw_curve(sheet: CurvatureSheet, scale: Scale, place: int, loose: NDArray[
             found.number[where], heights[where], "o", color=style["color"], markerfacecolor=face, markersize=size,
             markeredgewidth=look.factor, zorder=style["zorder"] + 0.01,
         )  # fmt: skip
-    low, high = _bar(ax, heights, heights - residuals, heights + residuals)
+    low, high = held_bar(ax, heights, heights - residuals, heights + residuals)
     ax.vlines(found.number[shown], low[shown], high[shown], color=style["color"], linewidth=look.factor, alpha=0.8)
     return curve
 
@@ -162,20 +162,12 @@ def _draw_trace(sheet: CurvatureSheet, scale: Scale) -> None:
     )  # fmt: skip
     interval = found.trace_interval
     if np.isfinite(interval).any():
-        low, high = _bar(ax, heights, interval[:, 0], interval[:, 1])
+        low, high = held_bar(ax, heights, interval[:, 0], interval[:, 1])
         label = "its 95 % interval" + (" (cut off below)" if (low[shown] > interval[shown, 0]).any() else "")
         band = ax.fill_between(found.number, low, high, color=color, alpha=0.25, linewidth=0, zorder=1, label=label)
         # A band between checkpoints says nothing where one stands alone.
         ax.vlines(found.number[shown], low[shown], high[shown], color=color, linewidth=look.factor, zorder=1.5)
         sheet.entries.append(band)
-
-
-def _bar(ax: Axes, heights: NDArray[Any], low: Any, high: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Returns the ends of error bars; where the axis is logarithmic none reaches below its bottom."""
-    if ax.get_yscale() == "log":
-        low = np.maximum(low, ax.get_ylim()[0])
-    known = np.isfinite(heights)
-    return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
 
 def _draw_limit(sheet: CurvatureSheet, limit: Float64[np.ndarray, " n"]) -> None:
@@ -203,7 +195,6 @@ def _write(sheet: CurvatureSheet, scale: Scale) -> None:
     if first == last:
         ax.set_xticks([first])
     ax.set_xlabel(sheet.unit)
-    ax.set_ylabel(scale.label("eigenvalue, in loss / distance²"))
     ax.grid(alpha=look.grid_alpha)
     name, notes = sheet.network, []
     values = np.append(found.eigenvalues, found.trace)

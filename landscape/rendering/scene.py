@@ -104,10 +104,8 @@ class Scene:
         for line in lines:
             lengths = np.linalg.norm(np.diff(line.checkpoints, axis=0), axis=1)
             counts = np.clip(np.ceil(lengths / (0.5 * TUBE)), 1, 400).astype(int)
-            at = np.concatenate([[0], np.cumsum(counts)])
-            steps = np.interp(np.arange(at[-1] + 1), at, np.arange(len(at)))
             feet = line.checkpoints / self.space.factors + self.space.middle
-            found.append(replace(line, points=self.space.from_frame(self._surface.relief.along(feet, steps))))
+            found.append(replace(line, points=self.space.from_frame(self._surface.relief.path_over(feet, counts))))
         if any(len(line.points) for line in found) and self._surface.mesh.n_cells:
             self._surface.shade_beside(found)
         return found

@@ -7,7 +7,7 @@ import itertools
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Unpack
@@ -24,13 +24,14 @@ from ...drawing.camera import MOVES
 from ...drawing.look import Look
 from ...grid.data import LandscapeData
 from ...replacing import check_no_input
+from ..multiples import check_landscapes
 from .frames import orbit_frames, walk_frames
 
 _UNCHANGED = 255
 
 
 def save_animation(
-    landscape: LandscapeData,
+    landscape: LandscapeData | Sequence[LandscapeData],
     path: str | os.PathLike[str],
     kind: str | None = None,
     *,
@@ -44,7 +45,8 @@ def save_animation(
     """Writes a moving picture of a plane: an MP4 of 1920 x 1080 pixels, or a smaller GIF.
 
     Args:
-        landscape: a plane, for a walk with a run's path of at least two checkpoints.
+        landscape: a plane, for a walk with a run's path of at least two checkpoints; or a list of such, which walk side
+            by side on one clock, as ``walk_frames`` says.
         path: a file that ends in .gif, or in .mp4, which needs ffmpeg (the program, or the package imageio-ffmpeg).
         kind: what a walk goes over: "contour", "lines", "heatmap" or "surface"; None is "contour". An orbit shows
             the surface.
@@ -62,7 +64,7 @@ def save_animation(
 
     Raises:
         KeyError: the landscape has no such metric.
-        ValueError: the landscape is a line or has no path, or an argument has a wrong value.
+        ValueError: a landscape is a line or has no path, or an argument has a wrong value.
         TypeError: an argument is unknown or has the wrong type.
         LandscapeError: there is no ffmpeg, or it failed.
         LandscapeWriteError: it is the landscape's own file.
@@ -73,19 +75,22 @@ def save_animation(
     if suffix not in (".gif", ".mp4"):
         raise wrong_value("path", "a name that ends in .gif or .mp4", str(path))
     check_choice("move", move, MOVES)
+    each = check_landscapes(landscape)
+    if move == "orbit" and len(each) > 1:
+        raise ValueError('move must be "walk" for several landscapes, but got "orbit", which goes around one surface.')
     if move == "orbit" and kind not in (None, "surface"):
         raise ValueError(f'kind must be left out for move="orbit", which shows the surface, but got {kind!r}.')
     program = find_ffmpeg() if suffix == ".mp4" else None
     check_can_be_file("path", target)
-    check_no_input("path", target, [landscape.path])
+    check_no_input("path", target, [item.path for item in each])
     check_replaceable(target)
     given = {"turn": turn, "seconds": seconds, "rate": rate, "dpi": dpi}
     usual = {"rate": 20, "dpi": 80} if program is None else {"rate": 30, "dpi": 200}
     more: dict[str, Any] = usual | {name: value for name, value in given.items() if value is not None}
     if move == "walk":
-        frames = walk_frames(landscape, kind or "contour", **more, **look)
+        frames = walk_frames(each, kind or "contour", **more, **look)
     else:
-        frames = orbit_frames(landscape, **more, **look)
+        frames = orbit_frames(each[0], **more, **look)
     closed = move == "orbit" and (turn is None or turn % 360 == 0)
     rate, hold = more["rate"], 0.0 if closed else 1.0
     if program is None:

@@ -18,14 +18,14 @@ from ...drawing.canvas import check_size, new_figure
 from ...drawing.fitting import settle
 from ...drawing.look import Look, check_dimensions, check_look
 from ...drawing.occlusion import Relief
-from ...drawing.path import STAR, halo, network_marks, run_colors, sized
+from ...drawing.path import STAR, halo, network_marks, run_colors, sized, write_beside
 from ...drawing.placement import interpolated
 from ...drawing.sheet import Sheet, begin, shared_scale
 from ...drawing.texts import metric_text, plain, unit_of
 from ...grid.checkpoints import CheckpointsData
 from ...grid.data import LandscapeData
 from ...scales.choosing import choose_scale
-from ..multiples import PLANE_KINDS
+from ..multiples import PLANE_KINDS, check_landscapes, distinct_titles
 from ..profile import set_value_axis
 from ..surface3d import SURFACE, draw_surface
 
@@ -50,7 +50,7 @@ class _Walker:
 
 
 def walk_frames(
-    landscape: LandscapeData,
+    landscape: LandscapeData | Sequence[LandscapeData],
     kind: str = "contour",
     *,
     turn: float = 0.0,
@@ -65,9 +65,13 @@ def walk_frames(
     own metric and, dashed, that of their feet on the plane, which is the height at which the path is drawn. Of several
     runs, path and curves have the same colour.
 
+    Several landscapes stand side by side on one scale, with their curves below, and walk on one clock: in each frame
+    all are at the same epoch or step, and who has ended waits. Where one counts epochs and another one steps, each has
+    gone the same share of its way.
+
     Args:
-        landscape: a plane with a run's path of at least two checkpoints. Several runs walk at once, each at its place
-            at that epoch or step; one that has ended waits at its end.
+        landscape: a plane with a run's path of at least two checkpoints, or a list of such. Several runs walk at once,
+            each at its place at that epoch or step; one that has ended waits at its end.
         kind: what it walks over: "contour", "lines", "heatmap" or "surface".
         turn: how far the camera goes around a surface meanwhile, in degrees; 0 leaves it where it is.
         seconds: how long the walk takes.
@@ -77,7 +81,7 @@ def walk_frames(
 
     Raises:
         KeyError: the landscape has no such metric.
-        ValueError: the landscape is a line or has no path, or an argument has a wrong value.
+        ValueError: a landscape is a line or has no path, or an argument has a wrong value.
         TypeError: an argument is unknown or has the wrong type.
     """
     chosen = PLANE_KINDS[check_choice("kind", kind, tuple(PLANE_KINDS))]
@@ -86,31 +90,57 @@ def walk_frames(
     check_look("walk_frames", look)
     if check_float("turn", turn) and kind != "surface":
         raise ValueError(f'turn must be 0 for kind="{kind}", which is flat; kind="surface" can be turned.')
+    each = check_landscapes(landscape)
+    several = len(each) > 1
+    if turn and several:
+        raise ValueError("turn must be 0 for several landscapes, whose cameras stay; one alone can be turned.")
+    walks = [_paths(item, f"landscape[{index}]" if several else "the landscape") for index, item in enumerate(each)]
+    # What all count, such as epochs, is their clock.
+    alike = several and len({unit_of(item) for item in each}) == 1
+    clock = np.unique(np.concatenate([found.number[row] for found, rows in walks for row in rows])) if alike else None
+    size = check_size(look.get("size")) or INCHES
+    options: Look = {**look, "scale": shared_scale(chosen, each, look), "levels": None, "clip": None}
+    options |= {"trajectory": False, "size": None}
+    titled = several and look.get("title") is None
+    headings = [{"heading": name} for name in distinct_titles(each)] if titled else [{}] * len(each)
+    solid = chosen.projection is not None
+    with appearance_of(options, None).applied():
+        figure = new_figure(size, "constrained")
+        # The curve of a single landscape is beside it, those of several are below.
+        below: dict[str, Any] = {"nrows": 2, "ncols": len(each), "height_ratios": (1.9, 1)}
+        grid = figure.add_gridspec(**below if several else {"ncols": 2, "width_ratios": (1.9 if solid else 1.25, 1)})
+        sheets = []
+        for index, (item, heading) in enumerate(zip(each, headings, strict=True)):
+            axes: Any = figure.add_subplot(grid[index], projection=chosen.projection)
+            with begin(chosen, item, axes, options, furniture=False, avoid_path=True, **heading) as sheet:
+                chosen.draw(sheet)
+                sheets.append(sheet)
+        # Its own legend would take the room that the curve needs.
+        first = sheets[0]
+        beside = [sheet.ax for sheet in sheets] if several else first.ax
+        first.write_bar(beside, pad=0.08 if solid else 0.02, shrink=0.7 if solid else first.share)
+        stages = [
+            _Stage(*on, grid[len(each) + index], clock) for index, on in enumerate(zip(sheets, walks, strict=True))
+        ]
+        values = [values for stage in stages for _, values, _ in stage.curves]
+        for stage in stages:
+            stage.finish(np.concatenate(values or [np.empty(0)]))
+        camera = first.camera or best_camera(each[0], first.metric, first.scale, first.frame)
+        cameras = [camera.turned(degrees) for degrees in turns(turn, count)] if turn else []
+        yield from _stages_frames(stages, count, cameras, dpi)
+
+
+def _paths(landscape: LandscapeData, called: str) -> tuple[CheckpointsData, list[NDArray[Any]]]:
+    """Returns the checkpoints, and the rows of each run that has at least two."""
     check_dimensions("walk_frames", landscape)
     found = landscape.checkpoints
     paths = [rows for rows in ([] if found is None else found.paths) if len(rows) > 1]
     if found is None or not paths:
         raise ValueError(
-            "walk_frames needs a run's path of at least two checkpoints, but the landscape has none; measure a run's "
+            f"walk_frames needs a run's path of at least two checkpoints, but {called} has none; measure a run's "
             'PCA landscape, draw a still picture, or go around its surface with move="orbit".'
         )
-    walks = [found.part(rows) for rows in paths]
-    size = check_size(look.get("size")) or INCHES
-    options: Look = {**look, "scale": shared_scale(chosen, [landscape], look), "levels": None, "clip": None}
-    options |= {"trajectory": False, "size": None}
-    solid = chosen.projection is not None
-    with appearance_of(options, None).applied():
-        figure = new_figure(size, "constrained")
-        grid = figure.add_gridspec(1, 2, width_ratios=(1.9 if solid else 1.25, 1))
-        axes: Any = figure.add_subplot(grid[0], projection=chosen.projection)
-    with begin(chosen, landscape, axes, options, furniture=False, avoid_path=True) as sheet:
-        chosen.draw(sheet)
-        # Its own legend would take the room that the curve needs.
-        sheet.write_bar(sheet.ax, pad=0.08 if solid else 0.02, shrink=0.7 if solid else sheet.share)
-        stage = _Stage(sheet, walks)
-        first = sheet.camera or best_camera(landscape, sheet.metric, sheet.scale, sheet.frame)
-        cameras = [first.turned(each) for each in turns(turn, count)] if turn else []
-        yield from stage.frames(np.linspace(0, len(stage.numbers) - 1, count), cameras, dpi)
+    return found, paths
 
 
 def orbit_frames(
@@ -186,62 +216,45 @@ def frames_from(
 class _Stage:
     """Draws what does not move once; each frame draws the walkers over a copy of it."""
 
-    def __init__(self, sheet: Sheet, paths: Sequence[CheckpointsData]) -> None:
+    def __init__(
+        self, sheet: Sheet, walks: tuple[CheckpointsData, list[NDArray[Any]]], place: Any, clock: NDArray[Any] | None
+    ) -> None:
+        found, paths = walks
         self.sheet = sheet
         self.figure: Any = sheet.ax.figure
         self.single, solid = len(paths) == 1, sheet.ax.name == "3d"
         heights = sheet.scale.heights(sheet.measured)
         self.relief = Relief(*sheet.plane, heights, sheet.frame.matrix) if solid else None
         colors = ["white"] if self.single and not solid else run_colors(sheet.landscape, len(paths))
-        self.walkers = [_Walker(path, self._feet(path), color) for path, color in zip(paths, colors, strict=True)]
-        self.numbers = paths[0].number if self.single else np.unique(np.concatenate([path.number for path in paths]))
-        self.curve = self.figure.add_subplot(sheet.ax.get_subplotspec().get_gridspec()[1])  # type: ignore[union-attr]
+        feet = self._places(found.x, found.y, found.projected.get(sheet.metric, np.full(len(found.x), np.nan)))
+        self.walkers = [_Walker(found.part(rows), feet[rows], color) for rows, color in zip(paths, colors, strict=True)]
+        # A run that is alone takes equally long from each checkpoint to the next.
+        self.own_pace = self.single and clock is None
+        own = found.number[paths[0]] if self.single else np.unique(found.number[np.concatenate(paths)])
+        self.numbers = own if clock is None else clock
+        self.curve = self.figure.add_subplot(place)
         self.unit = plain(unit_of(sheet.landscape))
-        self._draw_still()
+        self._draw_still(found, feet)
         self.curves = self._draw_curves()
-        self._make_moving()
-
-    def frames(self, moments: NDArray[Any], cameras: Sequence[Camera], dpi: int) -> Iterator[NDArray[Any]]:
-        """Yields a frame for each moment, a place among ``numbers``; ``cameras`` is empty where the view stays."""
-        self.figure.set_dpi(dpi)
-        settle(self.figure, cameras[:: max(1, len(cameras) // PLACES)], grow=False)
-        self.sheet.write_late()
-        # The layout engine would place the others anew where one is hidden.
-        self.figure.set_layout_engine("none")
-        moving = [artist for walker in self.walkers for artist in (walker.way, walker.ball)]
-
-        def move(frame: int) -> list[Any]:
-            self._move(float(moments[frame]))
-            return [*moving, self.cursor, *self.dots, self.text]
-
-        yield from frames_from(self.sheet.ax, cameras or [None] * len(moments), move)
-
-    def _feet(self, path: CheckpointsData) -> NDArray[Any]:
-        values = path.projected.get(self.sheet.metric, np.full(len(path.x), np.nan))
-        return self._places(path.x, path.y, values)
 
     def _places(self, x: Any, y: Any, values: Any) -> NDArray[Any]:
         heights = [] if self.relief is None else [self.sheet.scale.tall.heights(values)]
         return np.column_stack([*self.sheet.frame.place(x, y), *heights])
 
-    def _draw_still(self) -> None:
+    def _draw_still(self, found: CheckpointsData, feet: NDArray[Any]) -> None:
         for walker in self.walkers:
             faint = {"color": walker.color, "linewidth": 1.0, "alpha": 0.45, "zorder": 4, "path_effects": halo(1.8)}
             self._add_line(self._way(walker.places), **faint)
-        found, point = self.sheet.landscape.checkpoints, self.sheet.landscape.origin
-        assert found is not None
+        point = self.sheet.landscape.origin
         star = self._places([point.x], [point.y or 0.0], [point.metrics.get(self.sheet.metric, np.nan)])
-        marks = [("", star, STAR)]
-        for row, style in network_marks(self.sheet.landscape):
-            marks.append((plain(found.name[row], 24), self._feet(found.part(np.array([row]))), style))
-        for name, place, style in marks:
+        networks = network_marks(self.sheet.landscape)
+        marks = [(plain(found.name[row], 24), feet[[row]], style) for row, style in networks]
+        for name, place, style in [("", star, STAR), *marks]:
             if np.isfinite(place).all():
                 self._add_line(place, linestyle="none", zorder=5, **sized(style, 0.9))
                 if name and self.relief is None:
-                    self.sheet.ax.annotate(
-                        name, place[0], xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8,
-                        color="white", zorder=5, path_effects=halo(2), annotation_clip=True,
-                    )  # fmt: skip
+                    look: Any = {"color": "white", "zorder": 5, "path_effects": halo(2), "annotation_clip": True}
+                    write_beside(self.sheet.ax, name, place[0], (0, 7), 8, va="baseline", **look)
 
     def _way(self, places: NDArray[Any]) -> NDArray[Any]:
         """Returns the path through places; on a surface it follows the surface."""
@@ -255,7 +268,7 @@ class _Stage:
 
         return self.sheet.ax.add_line(SurfaceLine(places, self.relief, **style))
 
-    def _draw_curves(self) -> list[tuple[_Walker, NDArray[Any], str]]:
+    def _draw_curves(self) -> list[tuple[_Walker, NDArray[Any], Any]]:
         metric, look, ax = self.sheet.metric, self.sheet.appearance, self.curve
         curves, foot = [], "at its foot on the plane"
         for index, walker in enumerate(self.walkers):
@@ -267,28 +280,28 @@ class _Stage:
             for values, stroke, color, label in zip(each, ("-", "--"), colors, labels, strict=True):
                 if values is not None and np.isfinite(values).any():
                     ax.plot(path.number, values, stroke, color=color, linewidth=1.6, label=label)
-                    curves.append((walker, values, color))
+                    style: Any = {"color": color, "markeredgecolor": look.page, "markersize": 8}
+                    curves.append((walker, values, ax.plot([], [], "o", animated=True, **style)[0]))
         if not self.single and curves:
             ax.plot([], [], "--", color=look.soft, linewidth=1.6, label=foot)
-        values = np.concatenate([values for _, values, _ in curves] or [np.empty(0)])
+        return curves
+
+    def finish(self, values: NDArray[Any]) -> None:
+        """Gives the curves axes that hold the values, which are those of all stages, and makes what moves."""
+        metric, look, ax = self.sheet.metric, self.sheet.appearance, self.curve
         scale = choose_scale(values, count=8, metric=metric)
-        set_value_axis(ax, scale)
+        called = metric_text(self.sheet.landscape, metric)
+        set_value_axis(ax, scale, called if self.curves else f"no {called} measured on the path yet")
         margin = 0.03 * max(float(np.ptp(self.numbers)), 1.0)
         ax.set_xlim(self.numbers.min() - margin, self.numbers.max() + margin)
         from matplotlib.ticker import MaxNLocator
 
         ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         ax.set_xlabel(self.unit)
-        called = metric_text(self.sheet.landscape, metric)
-        ax.set_ylabel(scale.label(called) if curves else f"no {called} measured on the path yet")
         ax.grid(alpha=look.grid_alpha)
         ax.spines[["top", "right"]].set_visible(False)
-        if curves and look.legend:
+        if self.curves and look.legend:
             ax.legend(frameon=False, loc="best")
-        return curves
-
-    def _make_moving(self) -> None:
-        look = self.sheet.appearance
         for walker in self.walkers:
             walker.way = self._add_line(
                 walker.places[:1], color=walker.color, linewidth=2.0, zorder=6, animated=True, path_effects=halo(3.6)
@@ -299,19 +312,16 @@ class _Stage:
                 path_effects=halo(2.5),
             )  # fmt: skip
         self.cursor: Any = self.curve.axvline(self.numbers[0], color=look.soft, linewidth=1.0, animated=True)
-        self.dots: list[Any] = [
-            self.curve.plot([], [], "o", color=color, markeredgecolor=look.page, markersize=8, animated=True)[0]
-            for _, _, color in self.curves
-        ]
         # With a text, so that there is room for it.
         self.text: Any = self.curve.set_title(f"{self.unit} {self.numbers[-1]}", animated=True)
 
-    def _move(self, moment: float) -> None:
+    def move(self, moment: float) -> list[Any]:
+        """Goes to a place among ``numbers``; returns what has moved."""
         number = float(np.interp(moment, np.arange(len(self.numbers)), self.numbers))
         for walker in self.walkers:
             numbers = walker.path.number
             # Before it begins and after its end it waits.
-            walker.at = moment if self.single else float(np.interp(number, numbers, np.arange(len(numbers))))
+            walker.at = moment if self.own_pace else float(np.interp(number, numbers, np.arange(len(numbers))))
             places, at, last = walker.places, walker.at, int(walker.at)
             if self.relief is None:
                 rest = interpolated(places, [at])
@@ -320,7 +330,27 @@ class _Stage:
             for line, way in ((walker.way, np.vstack([self._way(places[: last + 1]), rest])), (walker.ball, rest[-1:])):
                 (line.set_data if self.relief is None else line.set_data_3d)(*way.T)
         self.cursor.set_xdata([number, number])
-        for dot, (walker, values, _) in zip(self.dots, self.curves, strict=True):
+        for walker, values, dot in self.curves:
             dot.set_data(*interpolated(np.column_stack([walker.path.number, values]), walker.at)[:, None])
         name = plain(self.walkers[0].path.run_name(0), 32) if self.single else ""
         self.text.set_text(", ".join(part for part in (name, f"{self.unit} {self.numbers[int(moment)]}") if part))
+        moving = [artist for walker in self.walkers for artist in (walker.way, walker.ball)]
+        return [*moving, self.cursor, *(dot for *_, dot in self.curves), self.text]
+
+
+def _stages_frames(stages: Sequence[_Stage], count: int, cameras: Sequence[Camera], dpi: int) -> Iterator[NDArray[Any]]:
+    """Yields frames in which all go from their first number to their last; without ``cameras`` the view stays."""
+    figure = stages[0].figure
+    figure.set_dpi(dpi)
+    settle(figure, cameras[:: max(1, len(cameras) // PLACES)], grow=False)
+    for stage in stages:
+        stage.sheet.write_late()
+    # The layout engine would place the others anew where one is hidden.
+    figure.set_layout_engine("none")
+    moments = [np.linspace(0, len(stage.numbers) - 1, count) for stage in stages]
+
+    def move(frame: int) -> list[Any]:
+        pairs = zip(stages, moments, strict=True)
+        return [artist for stage, at in pairs for artist in stage.move(float(at[frame]))]
+
+    yield from frames_from(stages[0].sheet.ax, cameras or [None] * count, move)

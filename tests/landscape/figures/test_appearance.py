@@ -1,37 +1,50 @@
-"""How pictures look: themes, papers, venues as wide as they ask, fonts that are in the file."""
+"""How pictures look: themes, papers, venues as wide as they ask, fonts that are in the file, legends; and as files."""
 
+import dataclasses
 import io
 import re
+import xml.etree.ElementTree
 import zlib
 
 import matplotlib
 import numpy as np
 import pytest
-from figure_cases import build, build_line, build_unfinished, draw, line
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from curvature_cases import build_curvature
+from figure_cases import build, build_line, build_unfinished, draw, legend_texts, line
+from long_paths import build_path
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
+from places import ROOT
+from scripts import run_script
 
 from landscape import figures
-from landscape.drawing.appearance import appearance_of, readable
+from landscape.drawing.appearance import STYLES, appearance_of, readable
 from landscape.landscape import Landscape
 
 PLANES = [figures.plot_contour, figures.plot_contour_lines, figures.plot_heatmap, figures.plot_surface]
+KINDS = ("contour", "lines", "heatmap", "surface", "profile")
+PAPERS = [name for name, style in STYLES.items() if style["paper"]]
 WIDTHS = {
     "paper": (3.4, 7.0), "neurips": (5.5, 5.5), "icml": (3.25, 6.75), "nature": (3.504, 7.205), "slides": (10, 12),
 }  # fmt: skip
 
 
-def drawn(style, kind, **look):
-    if kind == "profile":
-        return figures.plot_profile(build_line([3.0, 1.0, 0.2, 1.5, 4.0]), style=style, **look)
-    if kind == "multiples":
-        return figures.plot_multiples([build(), build(network="B")], style=style, **look)[0]
-    if kind == "difference":
-        return figures.plot_difference(build(), build(network="B"), style=style, **look)
-    return (figures.plot_surface if kind == "surface" else figures.plot_contour)(build(), style=style, **look)
+def drawn(kind, **look):
+    if kind == "sharpness":
+        return figures.plot_sharpness(build_curvature(bottom=1), learning_rate=0.05, **look)
+    if kind == "spectrum":
+        return figures.plot_spectrum(build_curvature(bottom=1), **look)
+    data = build_line([3.0, 1.0, 0.2, 1.5, 4.0]) if kind == "profile" else build()
+    others = [Landscape(build(network="B"))] if kind in ("multiples", "difference") else []
+    axes = Landscape(data).plot(kind, *others, **look)
+    return axes[0] if isinstance(axes, list) else axes
+
+
+def with_own_losses():
+    """A path whose checkpoints have other losses than the plane below them, as most real ones do."""
+    return Landscape(build_path("spiral", 21))
 
 
 def sizes_of_type(figure):
@@ -123,12 +136,6 @@ class TestPaper:
         sizes = sizes_of_type(ax.figure)
         assert min(sizes) >= 5.6
         assert max(sizes) <= 8.0
-        renderer, page = FigureCanvasAgg(ax.figure).get_renderer(), ax.figure.bbox
-        for text in ax.figure.findobj(Text):
-            if text.get_visible() and text.get_text() and text not in ax.texts:
-                box = text.get_window_extent(renderer)
-                if box.width and text.axes is not None and text.axes.name != "3d":
-                    assert page.x0 - 1 < box.x0 <= box.x1 < page.x1 + 1, text
 
     def test_what_is_special_about_the_data_stays(self):
         title = figures.plot_contour(build_unfinished(), style="paper").get_title()
@@ -136,7 +143,7 @@ class TestPaper:
 
     @pytest.mark.parametrize(("font", "face"), [("sans", b"DejaVuSans"), ("serif", b"STIX")])
     def test_all_type_is_in_the_pdf_as_outlines(self, tmp_path, font, face):
-        figures.save_figure(drawn("icml", "contour", font=font), tmp_path / "a.pdf")
+        figures.save_figure(drawn("contour", style="icml", font=font), tmp_path / "a.pdf")
         raw = (tmp_path / "a.pdf").read_bytes()
         streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", raw, re.DOTALL)
         whole = raw + b"".join(zlib.decompress(item) for item in streams if item[:1] == b"x")
@@ -182,7 +189,7 @@ def test_parts_of_a_figure_can_be_drawn_on(plot):
 @pytest.mark.parametrize("style", WIDTHS)
 @pytest.mark.parametrize("kind", ["contour", "surface", "profile", "multiples"])
 def test_as_wide_as_the_venue_asks_in_type_of_at_least_6_points(style, kind):
-    figure = drawn(style, kind).figure
+    figure = drawn(kind, style=style).figure
     assert abs(figure.get_figwidth() - WIDTHS[style][kind == "multiples"]) < 0.01
     assert min(sizes_of_type(figure)) >= 6
     if style == "slides":
@@ -194,20 +201,14 @@ def test_as_wide_as_the_venue_asks_in_type_of_at_least_6_points(style, kind):
         assert abs(image.width / 100 - WIDTHS[style][kind == "multiples"]) <= 0.01
 
 
-@pytest.mark.parametrize(("font", "face"), [("sans", "DejaVu Sans"), ("serif", "STIXGeneral")])
-def test_serif_is_another_face(font, face):
-    texts = drawn("paper", "contour", font=font).figure.findobj(Text)
-    assert {text.get_fontname() for text in texts} == {face}
-
-
 @pytest.mark.parametrize("kind", ["difference", "multiples", "surface", "profile"])
 def test_serif_has_every_letter(kind):
-    drawn("icml", kind, font="serif").figure.canvas.draw()  # a missing letter would warn
+    drawn(kind, style="icml", font="serif").figure.canvas.draw()  # a missing letter would warn
 
 
 @pytest.mark.slow
 def test_the_description_is_in_each_kind_of_file(tmp_path):
-    ax = drawn("paper", "contour")
+    ax = drawn("contour", style="paper")
     for name in ("a.png", "a.svg", "a.pdf"):
         figures.save_figure(ax, tmp_path / name, description="A valley that bends.")
     with Image.open(tmp_path / "a.png") as picture:
@@ -217,3 +218,111 @@ def test_the_description_is_in_each_kind_of_file(tmp_path):
     with pytest.raises(TypeError, match=r"^description must be a str or None"):
         figures.save_figure(ax, tmp_path / "b.png", description=3)
     assert not (tmp_path / "b.png").exists()
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "multiples", "difference", "sharpness", "spectrum"])
+def test_a_picture_without_a_legend(kind):
+    usual, plain = drawn(kind), drawn(kind, legend=False)
+    assert legend_texts(usual)
+    assert not legend_texts(plain)
+    assert len(plain.get_lines()) == len(usual.get_lines())
+
+
+@pytest.mark.parametrize("style", ["screen", "paper"])
+@pytest.mark.parametrize("kind", ["contour", "heatmap", "profile"])
+def test_without_a_legend_there_is_no_empty_margin(kind, style):
+    ax = drawn(kind, legend=False, style=style)
+    pixels = figures.figure_pixels(ax, dpi=100)
+    written = np.flatnonzero((pixels != pixels[0, 0]).any(axis=(1, 2)))
+    assert written[0] <= 0.04 * len(pixels) + 6
+    assert len(pixels) - written[-1] <= 0.04 * len(pixels) + 6
+    assert tuple(drawn(kind, legend=False, style=style, size=(5, 5)).figure.get_size_inches()) == (5, 5)
+
+
+@pytest.mark.parametrize("kind", KINDS[:4])
+@pytest.mark.parametrize("style", PAPERS)
+def test_on_paper_a_legend_takes_a_fifth_of_a_picture_and_says_all_marks(kind, style):
+    ax = with_own_losses().plot(kind, style=style)
+    (legend,) = ax.figure.legends
+    assert legend.get_window_extent().height <= ax.figure.bbox.height / 5
+    words = " ".join(legend_texts(ax)).replace("\n", " ")
+    for mark in ("trajectory", "start (epoch 0)", "end (epoch 20)", "final weights (epoch 20)"):
+        assert mark in words
+    assert "own loss differs at 21 of 21 networks" in words
+
+
+def test_what_a_legend_on_paper_leaves_out_the_caption_says():
+    landscape = with_own_losses()
+    whole = next(text for text in legend_texts(landscape.plot("contour")) if text.startswith("own loss differs"))
+    assert "most at epoch" in whole
+    sentence = " ".join(whole.split())
+    assert sentence[0].upper() + sentence[1:] in landscape.caption("contour").text
+    assert "differs" not in landscape.caption("contour", trajectory=False).text
+    (short,) = [text for text in legend_texts(landscape.plot("contour", style="paper")) if text.startswith("own loss")]
+    assert "most at epoch" not in short
+
+
+def test_a_label_that_has_room_in_the_final_picture_is_not_broken():
+    data = build(points=0)
+    ax = Landscape(dataclasses.replace(data, y=0.5 * data.y)).plot("contour", style="paper")
+    assert ax.get_ylabel() == "along PC 2"
+    assert ax.get_xlabel() == "distance along PC 1\n(63.2 % of variance)"
+
+
+class TestSaving:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("suffix", ["PNG", "pdf", "svg"])
+    @pytest.mark.parametrize("plot", [figures.plot_contour, figures.plot_surface])
+    def test_the_same_picture_gives_the_same_bytes(self, tmp_path, suffix, plot):
+        files = [tmp_path / f"{index}.{suffix}" for index in range(2)]
+        for file in files:
+            figures.save_figure(plot(build()), file)
+        assert files[0].read_bytes() == files[1].read_bytes()
+        start = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix.lower()]
+        assert files[0].read_bytes().startswith(start)
+        if suffix == "svg":
+            xml.etree.ElementTree.parse(files[0])
+        assert len(list(tmp_path.iterdir())) == 2
+
+    def test_figures_subfigures_and_streams(self, tmp_path):
+        figure = Figure()
+        ax = figure.subfigures(1, 2)[1].subplots()
+        pictures = []
+        for item in (figure, ax.figure, ax):
+            stream = io.BytesIO()
+            figures.save_figure(item, stream)
+            pictures.append(stream.getvalue())
+        assert pictures[0] == pictures[1] == pictures[2]
+
+    def test_other_names_and_things(self, tmp_path):
+        ax = Figure().add_subplot()
+        other = r"path must be a name that ends in \.png, \.pdf, \.svg or \.pgf"
+        nowhere = "path must lie in a directory that exists, but .*none does not"
+        for figure, path, error, match in (
+            *((ax, tmp_path / name, ValueError, other) for name in ("a.jpg", "a", "a.png.txt")),
+            ("picture", tmp_path / "a.png", TypeError, "figure must be a matplotlib figure or axes"),
+            (ax, 3, TypeError, "path must be a path or a binary stream"),
+            (ax, tmp_path / "none" / "a.png", NotADirectoryError, nowhere),
+        ):
+            with pytest.raises(error, match=match):
+                figures.save_figure(figure, path)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_pyplot_is_never_touched():
+    script = """
+import sys, matplotlib
+names = set(matplotlib.rcParams) - {"backend"}  # asking for the backend imports pyplot
+before = {name: matplotlib.rcParams[name] for name in names}
+sys.path.insert(0, "tests/support")
+import io
+from landscape.figures import plot_contour, plot_surface, save_figure
+from landscape.landscape import Landscape
+from figure_cases import build
+for plot in (plot_contour, plot_surface):
+    save_figure(plot(Landscape(build())), io.BytesIO())
+assert "matplotlib.pyplot" not in sys.modules
+assert {name: matplotlib.rcParams[name] for name in names} == before
+"""
+    run_script(script, cwd=ROOT)

@@ -63,11 +63,6 @@ class TestSideBySide:
         assert [ax.get_subplotspec().rowspan.start for ax in axes] == [0, 0, 1, 1]
         assert axes[0].figure.get_suptitle() == ""
 
-    def test_lines_share_their_axis(self):
-        axes = plot_multiples(with_test_set(build_line([1, 0.1, 40])), metrics=["loss", "loss@test"])
-        assert len({ax.get_ylim() for ax in axes}) == 1
-        assert [ax.get_ylabel() for ax in axes] == ["loss (log scale)", ""]
-
     def test_a_surface_that_nobody_named(self):
         axes = plot_multiples(with_test_set(build(), named=False), metrics=["loss", "loss@test"])
         assert [ax.get_title() for ax in axes] == ["loss", "loss on test"]
@@ -105,21 +100,16 @@ class TestSideBySide:
 class TestDifference:
     def test_two_metrics_of_one_plane(self):
         data = both()
-        ax = plot_difference(data, "loss@test", "loss")
-        assert ax.get_title() == "LeNet, epochs 3 to 14"
-        assert "loss on test minus loss on train" in bars([ax])[0].replace("\n", " ")
-        gap = data.metrics["loss@test"] - data.metrics["loss"]
-        assert norm(ax).vmax == -norm(ax).vmin
-        assert norm(ax).vmax <= np.abs(gap).max()
-        draw(ax)
-
-    def test_a_line_is_where_the_gap_has_its_value(self):
-        data = both()
         data.metrics["loss@test"][...] = data.metrics["loss"] + data.x
         ax = plot_difference(data, "loss@test", "loss", scale="linear", levels=[-1.0, 0.5])
+        assert ax.get_title() == "LeNet, epochs 3 to 14"
+        assert "loss on test minus loss on train" in bars([ax])[0].replace("\n", " ")
+        assert norm(ax).vmax == -norm(ax).vmin
+        assert norm(ax).vmax <= np.abs(data.metrics["loss@test"] - data.metrics["loss"]).max()
         lines = next(item for item in ax.collections if isinstance(item, QuadContourSet) and not item.filled)
         for level, paths in zip(lines.levels, lines.get_paths(), strict=True):
             np.testing.assert_allclose(paths.vertices[:, 0], level, atol=1e-9)
+        draw(ax)
 
     def test_wrong_arguments(self):
         landscape = Landscape(both())

@@ -9,10 +9,11 @@ from figure_cases import build, build_real, legend_texts, line
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d import proj3d
+from scipy.interpolate import RegularGridInterpolator
 
 from landscape.drawing.occlusion import LIFT, Relief
 from landscape.drawing.path import START
-from landscape.figures import figure_pixels, plot_multiples, plot_surface, save_figure, walk_frames
+from landscape.figures import figure_pixels, plot_multiples, plot_surface, save_figure
 from landscape.grid.checkpoints import CheckpointsData
 from landscape.record.checks import PointStatus
 
@@ -36,8 +37,6 @@ def _with_path(data, seed):
 
 
 def _bilinear(x, y, heights, at_x, at_y):
-    from scipy.interpolate import RegularGridInterpolator
-
     return RegularGridInterpolator((y, x), heights)(np.stack([at_y, at_x], axis=-1))
 
 
@@ -98,18 +97,14 @@ def picture(name):
 
 
 def seen(name, camera):
-    ax = picture(name)
-    elevation, azimuth, kind = camera
+    """Returns a picture seen from a camera, the marks of its path, and which of these a depth buffer hides."""
+    ax, (elevation, azimuth, kind), heights = picture(name), camera, np.log10(surface(name).loss)
     ax.set_proj_type(kind)
     ax.view_init(elev=elevation, azim=azimuth)
-    return ax, surface(name)
-
-
-def expected(ax, data, marks):
-    heights = np.log10(data.loss)
+    marks = line(ax, "trajectory (projected loss)")
     points = np.column_stack(marks.get_data_3d())
     points[:, 2] += LIFT * (np.nanmax(heights) - np.nanmin(heights))
-    return depth_buffer_hides(data, heights, points, ax.get_proj())
+    return ax, marks, depth_buffer_hides(surface(name), heights, points, ax.get_proj())
 
 
 class TestHidden:
@@ -117,10 +112,9 @@ class TestHidden:
     def test_a_checkpoint_is_hidden_exactly_where_a_depth_buffer_hides_it(self, name):
         counts = []
         for camera in CAMERAS:
-            ax, data = seen(name, camera)
-            marks = line(ax, "trajectory (projected loss)")
+            _, marks, expected = seen(name, camera)
             hidden = marks.hidden()
-            np.testing.assert_array_equal(hidden, expected(ax, data, marks), err_msg=str(camera))
+            np.testing.assert_array_equal(hidden, expected, err_msg=str(camera))
             counts.append(int(hidden.sum()))
         # From straight above nothing is hidden; from elsewhere something is, and not all.
         assert counts[8] == counts[9] == 0
@@ -136,8 +130,8 @@ class TestHidden:
 
     def test_the_size_of_the_axes_is_of_no_account(self):
         data = surface("hills")
-        ax, _ = seen("hills", CAMERAS[0])
-        points = np.column_stack(line(ax, "trajectory").get_data_3d())
+        ax, marks, _ = seen("hills", CAMERAS[0])
+        points = np.column_stack(marks.get_data_3d())
         heights, projection = np.log10(data.loss), ax.get_proj()
         before = Relief(data.x, data.y, heights).hides(points, projection)
         for sizes in (np.array([1e-7, 1e5, 1e-3]), np.array([1e9, 1e-9, 1.0])):
@@ -165,9 +159,7 @@ class TestPictures:
     def test_marks_are_solid_in_front_and_faint_behind(self, name, cameras):
         looked = {True: 0, False: 0}
         for camera in cameras:
-            ax, data = seen(name, camera)
-            marks = line(ax, "trajectory (projected loss)")
-            behind = expected(ax, data, marks)
+            ax, marks, behind = seen(name, camera)
             # Arrowheads and the end's ring may cover a mark.
             for item in ax.get_lines():
                 item.set_visible(not str(item.get_label()).startswith(("_arrows", "end")))
@@ -204,13 +196,9 @@ class TestPictures:
         for data, said in ((steep, True), (plain, False)):
             assert ("behind the surface" in legend_texts(plot_surface(data))) is said
 
-    def test_several_pictures_and_the_animation_hide_too(self):
-        data = surface("hills")
-        data.checkpoints.metrics["loss"][:] = data.checkpoints.projected["loss"]
-        for ax in plot_multiples([data] * 2, kind="surface"):
+    def test_several_pictures_hide_too(self):
+        for ax in plot_multiples([surface("hills")] * 2, kind="surface"):
             assert line(ax, "trajectory").hidden().any()
-        walk = list(walk_frames(data, "surface", seconds=0.3, rate=10, dpi=40))
-        assert len(walk) == 3
 
     def test_a_surface_of_holes_hides_nothing(self):
         data = build()

@@ -1,15 +1,25 @@
+"""One surface minus another, which differences may be chance, and maps of errors."""
+
 import copy
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
 from figure_cases import build, build_line, contour_lines, draw, legend_texts, line
 from matplotlib.contour import QuadContourSet
+from matplotlib.patches import PathPatch
 
-from landscape.figures import plot_difference
+from landscape.figures import plot_difference, plot_uncertainty
 from landscape.figures.difference import joint_status
+from landscape.grid.data import LOSS_ERROR
+from landscape.grid.differences import PAIRED, UNPAIRED, difference_errors
+from landscape.grid.samples import KeptLosses
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
+
+SAMPLES = {"count": 50, "sha256": "a" * 64}
+LOSS = ("loss", "loss")
 
 
 def pair(change, **attributes):
@@ -42,22 +52,15 @@ class TestDifference:
         assert 0 in contour_lines(ax).levels
         assert ax.figure.axes[1].get_ylabel() == "difference of loss"
         assert ax.get_title() == "LeNet, epochs 3 to 14\nminus ResNet, epochs 3 to 14"
-
-    def test_lines_lie_at_first_minus_second(self):
-        first, second = pair(tilted)
-        lines = contour_lines(plot_difference(first, second))
-        checked = 0
+        # The path is the first one's, and lines lie at first minus second.
+        np.testing.assert_array_equal(line(ax, "trajectory").get_xydata()[:, 0], first.checkpoints.x)
+        lines, checked = contour_lines(ax), 0
         for level, segments in zip(lines.levels, lines.allsegs, strict=True):
             for segment in segments:
                 expected = -np.interp(segment[:, 0], first.x, np.linspace(-3, 1, len(first.x)))
                 np.testing.assert_allclose(expected, level, atol=1e-6)
                 checked += len(segment)
         assert checked > 50
-
-    def test_the_first_ones_path_is_drawn(self):
-        first, second = pair(tilted)
-        path = line(plot_difference(first, second), "trajectory").get_xydata()
-        np.testing.assert_array_equal(path[:, 0], first.checkpoints.x)
 
     def test_over_decades_the_colours_are_logarithmic_around_zero(self):
         def wild(data):
@@ -149,3 +152,185 @@ class TestWhatIsSaid:
         # Equal strength on both sides of zero: the colours themselves still reach as far below as above.
         mesh = next(item for item in ax.collections if item.get_array() is not None)
         assert mesh.norm.vmin == -mesh.norm.vmax
+
+
+def with_errors(stderr=0.1, **attributes):
+    data = build(rows=6, columns=8, **attributes)
+    data.metrics["loss_stderr"] = np.full(data.shape, stderr)
+    return data
+
+
+def shifted(data, by):
+    other = copy.deepcopy(data)
+    other.metrics["loss"] -= by
+    return other
+
+
+def with_samples(data, noise, seed):
+    """Keeps losses of samples that differ much from each other and little between landscapes."""
+    hardness, random = np.random.default_rng(0).gamma(1.0, size=50), np.random.default_rng(seed)
+    kept = KeptLosses("main", data.shape, 50)
+    for flat in range(data.loss.size):
+        kept.store(flat, (hardness + data.loss.flat[flat] + noise * random.normal(size=50)).astype(np.float32))
+    data.kept_samples["main"] = kept
+    data.attributes["identity"] = {"samples": dict(SAMPLES)}
+    return data
+
+
+def chance_text(ax):
+    """Returns what the legend says about chance, in one line."""
+    (text,) = [text for text in legend_texts(ax) if "standard errors" in text]
+    return text.replace("\n", " ")
+
+
+def hatched(ax):
+    return [item for item in ax.get_children() if isinstance(item, PathPatch) and item.get_hatch() == "---"]
+
+
+class TestErrors:
+    def test_of_the_same_samples_the_error_is_that_of_each_samples_own_difference(self):
+        first = with_samples(with_errors(), 0.01, 1)
+        second = with_samples(with_errors(), 0.01, 2)
+        found = difference_errors(first, second, LOSS)
+        assert found.pairing == PAIRED
+        gaps = first.kept_samples["main"].losses().astype(float) - second.kept_samples["main"].losses()
+        np.testing.assert_allclose(found.stderr, gaps.std(axis=-1, ddof=1) / np.sqrt(50), rtol=1e-6)
+        assert found.stderr.max() < 0.01
+
+    def test_of_other_samples_the_errors_add_up_as_of_independent_ones(self):
+        first, second = with_samples(with_errors(0.3), 0.01, 1), with_samples(with_errors(0.4), 0.01, 2)
+        second.attributes["identity"]["samples"]["sha256"] = "b" * 64
+        found = difference_errors(first, second, LOSS)
+        assert found.pairing == UNPAIRED
+        np.testing.assert_allclose(found.stderr, 0.5)
+
+    def test_interpolation_counts_beside_the_samples(self):
+        first, second = with_errors(), with_errors()
+        first.metrics[LOSS_ERROR] = np.full(first.shape, 0.2)
+        found = difference_errors(first, second, LOSS)
+        assert found.within(np.full(first.shape, 0.48), 2.0).all()
+        assert not found.within(np.full(first.shape, 0.49), 2.0).any()
+
+    def test_a_point_that_only_one_measured_is_not_known(self):
+        first, second = with_samples(with_errors(), 0.01, 1), with_samples(with_errors(), 0.01, 2)
+        lacking = KeptLosses("main", second.shape, 50)
+        lacking.store(3, second.kept_samples["main"].at(0, 3))
+        second.kept_samples["main"] = lacking
+        found = difference_errors(first, second, LOSS)
+        assert np.isfinite(found.stderr).sum() == 1
+
+    def test_nothing_is_known_without_standard_errors(self):
+        assert difference_errors(build(), build(), LOSS) is None
+        assert difference_errors(with_errors(), with_errors(), ("accuracy", "accuracy")) is None
+
+    def test_two_data_sets_of_one_landscape_are_independent(self):
+        data = with_samples(with_errors(0.3), 0.01, 1)
+        data.metrics["loss@test"], data.metrics["loss_stderr@test"] = data.loss + 1, np.full(data.shape, 0.4)
+        found = difference_errors(data, data, ("loss@test", "loss"))
+        assert found.pairing == UNPAIRED
+        np.testing.assert_allclose(found.stderr, 0.5)
+
+
+class TestMask:
+    def test_what_may_be_chance_is_hatched_and_counted(self):
+        first = with_errors(0.1)
+        second = shifted(first, np.where(np.arange(8) < 3, 0.2, 0.4))
+        ax = plot_difference(first, second)
+        assert len(hatched(ax)) == 1
+        assert chance_text(ax) == "within 2 standard errors, not paired: 18 of 48 points"
+
+    def test_as_many_standard_errors_as_asked(self):
+        first = with_errors(0.1)
+        second = shifted(first, 0.4)
+        assert not hatched(plot_difference(first, second, significance=2))
+        assert len(hatched(plot_difference(first, second, significance=3))) == 1
+        without = plot_difference(first, second, significance=None)
+        assert not any("standard errors" in text for text in legend_texts(without))
+
+    def test_interpolated_points_without_an_error_are_hatched_and_said(self):
+        data = with_errors(0.001)
+        data.metrics["loss@test"], data.metrics["loss_stderr@test"] = data.loss + 1, np.full(data.shape, 0.001)
+        data.metrics[LOSS_ERROR] = np.where(np.arange(8) == 2, 0.01, 0.0) * np.ones(data.shape)
+        data.status[:, 2] = PointStatus.INTERPOLATED
+        found = difference_errors(data, data, ("loss@test", "loss"))
+        assert np.isnan(found.interpolation[:, 2]).all()
+        assert (np.delete(found.interpolation, 2, axis=1) == 0).all()
+        ax = plot_difference(data, "loss@test", "loss")
+        among = "6 of 48 points, among them 6 whose interpolation error is not known"
+        assert chance_text(ax) == f"within 2 standard errors, not paired: {among}"
+
+    def test_missing_points_are_neither_chance_nor_counted(self):
+        first = with_errors(0.1)
+        first.status[0] = PointStatus.FAILED
+        first.metrics["loss"][0] = np.nan
+        assert chance_text(plot_difference(first, shifted(first, 0.1))).endswith("40 of 40 points")
+
+    def test_a_method_of_a_landscape_does_the_same(self):
+        first = with_errors(0.1)
+        ax = Landscape(first).plot_difference(Landscape(shifted(first, 0.4)), significance=3.0)
+        assert chance_text(ax).startswith("within 3 standard errors")
+
+    @pytest.mark.parametrize("wrong", [-1, float("nan"), "two"])
+    def test_a_wrong_number_is_named(self, wrong):
+        with pytest.raises((TypeError, ValueError), match=r"^significance must be"):
+            plot_difference(with_errors(), with_errors(), significance=wrong)
+
+
+class TestMaps:
+    def test_each_kind_of_error_has_a_map_with_its_values(self):
+        data = with_errors()
+        data.metrics["loss_stderr"] += np.linspace(0, 1, 8)
+        data.metrics[LOSS_ERROR] = np.linspace(0, 0.5, 48).reshape(6, 8)
+        data.status[1::2] = PointStatus.INTERPOLATED
+        axes = plot_uncertainty(data)
+        assert [ax.get_title().split("\n")[0] for ax in axes] == [
+            "standard error of loss over samples",
+            "estimated interpolation error of loss",
+        ]
+        for ax, name in zip(axes, ("loss_stderr", LOSS_ERROR), strict=True):
+            mesh = next(item for item in ax.collections if item.get_array() is not None and item.get_array().size == 48)
+            shown = np.ma.filled(mesh.get_array().reshape(6, 8), np.nan)
+            inside = (data.metrics[name] >= mesh.norm.vmin) & (data.metrics[name] <= mesh.norm.vmax)
+            assert inside.sum() > 40
+            np.testing.assert_allclose(shown[inside], data.metrics[name][inside])
+            assert mesh.get_cmap().name == "magma"
+
+    @pytest.mark.parametrize("style", ["screen", "paper"])
+    @pytest.mark.parametrize("both", [False, True])
+    def test_each_bar_says_in_words_what_it_shows_and_is_no_higher_than_its_map(self, both, style):
+        data = with_errors()
+        data.metrics["loss_stderr"] += np.linspace(0, 1, 8)
+        if both:
+            data.metrics[LOSS_ERROR] = np.linspace(0.1, 0.5, 48).reshape(6, 8)
+        maps = plot_uncertainty(data, style=style)
+        draw(maps[0])
+        bars = [ax for ax in maps[0].figure.axes if ax.get_label() == "<colorbar>"]
+        said = ["standard error", "interpolation error"] if both else ["standard error of the loss"]
+        assert [bar.get_ylabel().replace("\n", " ").split(" (")[0] for bar in bars] == said
+        for plane, bar in zip(maps, bars, strict=True):
+            high, room = bar.get_window_extent().height, plane.get_window_extent().height
+            # Before matplotlib 3.11 a bar is as high as the room for its map, so up to a fifth higher.
+            assert high < (1.03 if matplotlib.__version_info__ >= (3, 11) else 1.2) * room
+            assert both or high > 0.97 * room
+        assert not any("loss_" in text for text in legend_texts(maps[0]))
+
+    def test_a_data_set_is_named(self):
+        data = with_errors(datasets=["train", "test"])
+        data.metrics["loss@test"], data.metrics["loss_stderr@test"] = data.loss + 1, data.loss
+        (ax,) = plot_uncertainty(data, metric="loss@test")
+        (bar,) = [ax for ax in ax.figure.axes if ax.get_label() == "<colorbar>"]
+        assert bar.get_ylabel().replace("\n", " ").startswith("standard error of the loss on test")
+
+    def test_a_path_in_two_maps_has_its_checkpoints_once(self):
+        data = build()
+        data.metrics["loss_stderr"], data.metrics[LOSS_ERROR] = 0.1 * data.loss, 0.2 * data.loss
+        (said,) = [text for text in legend_texts(plot_uncertainty(data)[0]) if "checkpoints marked" in text]
+        assert said.endswith("of 12 checkpoints marked")
+
+    def test_without_any_error_the_text_says_where_errors_come_from(self):
+        with pytest.raises(ValueError, match=r"^no error of 'accuracy' is known: the loss has a standard error where"):
+            plot_uncertainty(with_errors(), metric="accuracy")
+
+    def test_a_line_has_a_band(self):
+        with pytest.raises(ValueError, match=r"^plot_uncertainty needs a plane, but the landscape is a line"):
+            plot_uncertainty(build_line([1.0, 2.0, 3.0]))

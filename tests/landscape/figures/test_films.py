@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from figure_cases import build, build_line, loss_at
 from long_paths import build_path
+from matplotlib import colormaps
 from matplotlib.colors import to_rgb
 from PIL import Image
 from scipy.ndimage import uniform_filter
-from who_is_there import with_runs
+from who_is_there import with_networks, with_runs
 
 from collectors.errors import LandscapeError
 from landscape.figures import orbit_frames, save_animation, walk_frames
@@ -22,9 +23,9 @@ from landscape.record.checks import PointStatus
 BALL = np.array([0xFF, 0x4D, 0x6D])
 
 
-def where_is_the_ball(frame):
-    """Its middle in pixels from the left and from the bottom, in the left half."""
-    half = frame[:, : frame.shape[1] // 2].astype(int)
+def where_is_the_ball(frame, right=0):
+    """Its middle in pixels from the left and from the bottom, in the left or in the right half."""
+    half = np.split(frame, 2, axis=1)[right].astype(int)
     rows, columns = np.nonzero(np.abs(half - BALL).sum(axis=2) < 12)
     assert len(rows) > 10
     return float(columns.mean()), float(len(frame) - rows.mean())
@@ -135,6 +136,7 @@ class TestFrames:
         [
             (walk(checkpoints=None), {}, ValueError, "needs a run's path of at least two checkpoints"),
             (build(points=1), {}, ValueError, "needs a run's path of at least two checkpoints"),
+            (with_networks(), {}, ValueError, "needs a run's path of at least two checkpoints"),
             (build_line([1, 2]), {}, ValueError, "needs a plane, but the landscape is a line"),
             (walk(), {"kind": "profile"}, ValueError, "kind must be one of 'contour', 'lines'"),
             (walk(), {"seconds": 0}, ValueError, "seconds must be a finite number of at least"),
@@ -148,6 +150,43 @@ class TestFrames:
     def test_wrong_arguments(self, data, arguments, error, message):
         with pytest.raises(error, match=message):
             next(walk_frames(data, **arguments))
+
+
+class TestSeveral:
+    @pytest.mark.parametrize(("unit", "first"), [("epoch", 0), ("step", 3)])
+    def test_files_walk_side_by_side_on_one_scale_and_one_clock(self, unit, first, tmp_path):
+        pair = walk(), build_path("spiral", 7, unit=unit)
+        pair[1].metrics["loss"][:] *= 100
+        files = [Landscape.load(Landscape(data).save(tmp_path / f"{index}.h5")) for index, data in enumerate(pair)]
+        frames = list(walk_frames(files, "heatmap", seconds=1, rate=13, dpi=80))
+        # Epochs 3 to 6 beside 0 to 6: it waits for its first. Beside steps, each goes its own way in the same time.
+        for right, (data, begins) in enumerate(zip(pair, (first, 0), strict=True)):
+            found = data.checkpoints
+            seen = [where_is_the_ball(frame, right) for frame in frames]
+            check_way(seen, np.linspace(begins, 6, 13), found.number, found, slice(None), 1.0)
+        # The brightest colour is that of the highest value of both.
+        highest = 255 * np.array(colormaps["viridis"](1.0)[:3])
+        assert not (np.abs(np.split(frames[0], 2, axis=1)[0] - highest).max(axis=2) < 3).any()
+        with Image.open(save_animation(files, tmp_path / "a.gif", seconds=0.2, rate=10, dpi=40)) as film:
+            assert (film.n_frames, film.size) == (2, (384, 216))
+
+    @pytest.mark.parametrize(
+        ("other", "arguments", "message"),
+        [
+            (walk(), {"move": "orbit"}, 'move must be "walk" for several landscapes, but got "orbit"'),
+            (walk(), {"kind": "surface", "turn": 90.0}, "turn must be 0 for several landscapes"),
+            (build_line([1, 2]), {}, "landscapes must be all planes or all lines"),
+            (with_networks(), {}, r"needs a run's path of at least two checkpoints, but landscape\[1\] has none"),
+        ],
+    )
+    def test_what_several_cannot(self, other, arguments, message, tmp_path):
+        with pytest.raises(ValueError, match=message):
+            save_animation([walk(), other], tmp_path / "a.gif", **arguments)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_surfaces_stand_side_by_side(self):
+        first, *_, last = walk_frames([on_the_surface()] * 2, "surface", seconds=0.4, rate=10, dpi=50)
+        assert all((np.split(first, 2, axis=1)[side] != np.split(last, 2, axis=1)[side]).any() for side in (0, 1))
 
 
 class TestOrbit:
@@ -220,18 +259,10 @@ class TestFiles:
             save_animation(walk(), tmp_path / "a.mp4", seconds=0.2, dpi=40)
         assert [item.name for item in tmp_path.iterdir()] == ["bin"]
 
-    def test_other_names(self, tmp_path):
-        with pytest.raises(ValueError, match=r"path must be a name that ends in \.gif or \.mp4"):
-            save_animation(walk(), tmp_path / "a.avi")
-        with pytest.raises(NotADirectoryError, match=r"path must lie in a directory that exists, but .*none does not"):
-            save_animation(walk(), tmp_path / "none" / "a.gif", seconds=0.1, dpi=30)
-        assert list(tmp_path.iterdir()) == []
-
     @pytest.mark.slow
-    @pytest.mark.parametrize(("move", "held"), [("walk", 5), ("orbit", 0)])
-    def test_an_mp4_has_1920_x_1080_pixels_and_every_frame(self, move, held, tmp_path):
-        path = save_animation(on_the_surface(), tmp_path / "a.mp4", move=move, seconds=0.8, rate=5)
-        assert film(path).shape == (4 + held, 1080, 1920, 3)
+    def test_an_mp4_has_1920_x_1080_pixels_and_of_an_orbit_no_still_end(self, tmp_path):
+        path = save_animation(on_the_surface(), tmp_path / "a.mp4", move="orbit", seconds=0.8, rate=5)
+        assert film(path).shape == (4, 1080, 1920, 3)
 
     @pytest.mark.slow
     def test_a_gif_is_smaller_and_an_orbit_runs_in_a_circle(self, tmp_path):
@@ -250,14 +281,16 @@ class TestFiles:
         assert (turned[0] != turned[-1]).any(axis=2).mean() > 0.1
 
     @pytest.mark.parametrize(
-        ("arguments", "message"),
+        ("name", "arguments", "error", "message"),
         [
-            ({"move": "spin"}, "move must be one of 'walk', 'orbit', but got 'spin'"),
-            ({"move": "orbit", "kind": "contour"}, 'kind must be left out for move="orbit"'),
-            ({"turn": 90.0}, 'turn must be 0 for kind="contour"'),
+            ("a.gif", {"move": "spin"}, ValueError, "move must be one of 'walk', 'orbit', but got 'spin'"),
+            ("a.gif", {"move": "orbit", "kind": "contour"}, ValueError, 'kind must be left out for move="orbit"'),
+            ("a.gif", {"turn": 90.0}, ValueError, 'turn must be 0 for kind="contour"'),
+            ("a.avi", {}, ValueError, r"path must be a name that ends in \.gif or \.mp4"),
+            ("none/a.gif", {}, NotADirectoryError, "path must lie in a directory that exists, but .*none does not"),
         ],
     )
-    def test_wrong_arguments(self, arguments, message, tmp_path):
-        with pytest.raises(ValueError, match=message):
-            save_animation(on_the_surface(), tmp_path / "a.gif", **arguments)
+    def test_wrong_arguments(self, name, arguments, error, message, tmp_path):
+        with pytest.raises(error, match=message):
+            save_animation(on_the_surface(), tmp_path / name, **arguments)
         assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from figure_cases import build, contour_lines, draw, legend_texts
 from isotropic_planes import axis_ratio, isotropic_plane
+from matplotlib.figure import Figure
 from scipy import ndimage
 
 from landscape import figures
@@ -54,8 +55,6 @@ class TestFlatPictures:
 
     @pytest.mark.slow
     def test_on_axes_of_the_user_and_side_by_side(self):
-        from matplotlib.figure import Figure
-
         plane = Landscape(isotropic_plane(0.5, (12.0, 5.0)))
         ax = Figure(figsize=(9, 3)).add_subplot()
         assert drawn_ratio(figures.plot_contour(plane, ax, **LEVELS)) == pytest.approx(1, abs=0.02)

@@ -3,9 +3,10 @@ import pytest
 from figure_cases import build, draw
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.cbook import is_math_text
 
 from landscape.drawing.placement import most_telling, overlaps, place_labels
-from landscape.drawing.texts import in_even_lines, in_phrases, plain
+from landscape.drawing.texts import in_even_lines, in_phrases, plain, title
 from landscape.figures import plot_contour, plot_contour_lines, plot_heatmap, plot_surface
 
 DRAWINGS = [plot_contour, plot_contour_lines, plot_heatmap, plot_surface]
@@ -31,13 +32,12 @@ class TestLabelsOfAxes:
         assert plot_contour(build(decomposition="points")).get_ylabel() == "distance towards point 2"
         assert plot_contour(build(decomposition="custom")).get_xlabel() == "distance along direction 1"
 
-    @pytest.mark.slow
     def test_titles(self):
-        assert plot_contour(build(points=0, intervals=[[7]], unit="step")).get_title() == "LeNet, step 7"
+        assert title(build(points=0, intervals=[[7]], unit="step")) == "LeNet, step 7"
         assert plot_contour(build(title="mine")).get_title() == "mine"
         unit = "optimizer_step_after_warm_up"
-        assert plot_contour(build(unit=unit)).get_title() == f"LeNet, {unit}s 3 to 14"
-        assert plot_contour(build(points=0, network=None)).get_title() == "loss landscape"
+        assert title(build(unit=unit)) == f"LeNet, {unit}s 3 to 14"
+        assert title(build(points=0, network=None)) == "loss landscape"
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
@@ -53,8 +53,6 @@ class TestLabelsOfAxes:
         draw(plot(data, metric=metric))
 
     def test_text_is_drawn_as_it_is(self):
-        from matplotlib.cbook import is_math_text
-
         for text in ("$a$", r"\$a$b$", r"$$\frac", "a$b"):
             assert not is_math_text(plain(text))
         assert plain("ab_{c}") == "ab_{c}"

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from long_paths import SHAPES, build_path, places
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
+from surfaces import surface
 
 from landscape.drawing.appearance import STYLES
 from landscape.drawing.path import EDGE
 from landscape.drawing.placement import HEAD, arrow_places
 from landscape.drawing.times import RAMPS, TIME_BAR, Times, marked, marked_text, numbered, path_times, pieces
 from landscape.figures import plot_contour, plot_contour_lines, plot_multiples, plot_profile, plot_surface
+from landscape.grid.checkpoints import CheckpointsData
 from landscape.landscape import Landscape
 
 
@@ -241,10 +243,6 @@ class TestPictures:
         assert bars(plot_multiples(pair, trajectory=False)[0]) == []
 
     def test_a_profile_marks_and_numbers_only_what_has_room(self):
-        from surfaces import surface
-
-        from landscape.grid.checkpoints import CheckpointsData
-
         data = surface(None)
         x = np.linspace(-0.9, 0.0, 500)
         data.checkpoints = CheckpointsData.empty(range(500), x, None, np.zeros(500), -x, ("loss",))

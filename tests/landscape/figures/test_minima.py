@@ -98,9 +98,6 @@ class TestMarks:
             assert all(frame.containsx(x) for x in (box.x0 + 2, box.x1 - 2)), name
             assert all(frame.containsy(y) for y in (box.y0 + 2, box.y1 - 2)), name
 
-    def test_nothing_is_marked_unless_asked_for(self):
-        assert not any("minim" in text for text in legend_texts(figures.plot_profile(build_line(VALUES))))
-
     def test_several_pictures_share_the_words(self):
         axes = figures.plot_multiples([wells(), build()], topology=True)
         assert legend_texts(axes[0]).count(f"minima {TRUTH}") == 1

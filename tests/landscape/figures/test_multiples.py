@@ -40,8 +40,6 @@ class TestOneScale:
         ends = {(shown(ax).norm.vmin, shown(ax).norm.vmax) for ax in axes}
         everything = np.concatenate([landscape.loss.ravel() for landscape in landscapes])
         assert ends == {(everything.min(), everything.max())}
-        values = {tuple(np.round(shown(ax).cmap(shown(ax).norm(3.0)), 12)) for ax in axes}
-        assert len(values) == 1
 
     @pytest.mark.slow
     def test_one_bar_and_one_legend_for_all(self):

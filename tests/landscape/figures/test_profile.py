@@ -122,23 +122,18 @@ def test_shares_on_the_right_axis_are_linear_unless_a_loss_is_among_them():
         assert plot_profile(data, others=others).figure.axes[1].get_yscale() == scale
 
 
-def test_the_band_is_one_standard_error_wide():
+def test_the_band_is_one_standard_error_wide_and_axes_have_the_colours_of_their_curves():
     data = several_metrics()
     data.metrics["loss_stderr"][:] = 0.001
     ax = plot_profile(data, others="accuracy")
-    for axes, metric, error in ((ax, "loss", 0.001), (ax.figure.axes[1], "accuracy", 0.02)):
+    curves = (ax, "loss", 0.001, ax.get_lines()[0]), (right := ax.figure.axes[1], "accuracy", 0.02, line(right, "acc"))
+    for axes, metric, error, curve in curves:
+        assert axes.yaxis.label.get_color() == curve.get_color()
         (band,) = axes.collections
         corners = band.get_paths()[0].vertices
         for x, value in zip(data.x, data.metrics[metric], strict=True):
             heights = corners[np.isclose(corners[:, 0], x), 1]
             np.testing.assert_allclose([heights.min(), heights.max()], [value - error, value + error])
-
-
-def test_axes_have_the_colours_of_their_curves():
-    ax = plot_profile(several_metrics(), others="accuracy")
-    left, right = ax.figure.axes
-    assert left.yaxis.label.get_color() == left.get_lines()[0].get_color()
-    assert right.yaxis.label.get_color() == line(right, "accuracy").get_color()
 
 
 def test_missing_values_leave_gaps():

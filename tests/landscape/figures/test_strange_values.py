@@ -65,14 +65,11 @@ class TestStrangeSurfaces:
             assert (np.diff(beyond) > 0).all()
             np.testing.assert_allclose(norm(beyond[1:3]), [0, 1], atol=1e-9)
 
-    @pytest.mark.slow
-    def test_the_picture_says_what_is_odd(self):
-        def words(name):
-            return " ".join(text.get_text() for text in plot_contour(build(surfaces()[name])).texts)
-
-        assert "flat: loss is 1.25 at all 15 finite points" in words("flat")
-        assert "no finite value of loss" in words("nothing")
-        assert "flat: loss is 4 at the only finite point" in words("one")
+    @pytest.mark.parametrize(
+        ("name", "words"), [("nothing", "no finite value of loss"), ("one", "flat: loss is 4 at the only finite point")]
+    )
+    def test_the_picture_says_what_is_odd(self, name, words):
+        assert words in [text.get_text() for text in plot_contour(build(surfaces()[name])).texts]
 
     @settings(max_examples=150)
     @given(values=arrays.arrays(np.float64, st.integers(1, 30), elements=st.floats()), kind=st.sampled_from(SCALES))
