@@ -273,6 +273,9 @@ class TestSeveral:
         assert caption.text.startswith("Standard error of loss over samples of LeNet")
         assert "The standard error of loss over samples ranges from 0.01 to 0.1." in caption.alt
         assert "It is highest at x = 2.5, y = 1.2" in caption.alt
+        data.metrics |= {"loss@test": data.loss, "loss_stderr@test": data.metrics["loss_stderr"]}
+        text = write_caption(data, "uncertainty", metric="loss@test").text
+        assert text.startswith("Standard error of loss on test over samples of LeNet")
         with pytest.raises(ValueError, match=r"^no error of 'accuracy' is known"):
             write_caption(data, "uncertainty", metric="accuracy")
 

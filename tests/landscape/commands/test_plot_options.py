@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import typer
 from command_line import invoke
 from data_sets import with_test_set
 from figure_cases import build, build_line
@@ -9,6 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from landscape import Landscape, figures
+from landscape.cli import app
 from landscape.figures.kinds import KINDS, OPTIONS
 from landscape.grid.landscape_file import write_landscape
 
@@ -84,6 +86,12 @@ def test_a_plot_is_the_function_of_its_kind(tmp_path):
 def test_what_a_kind_does_not_take(kind, options, error, message):
     with pytest.raises(error, match=f"^{message}"):
         Landscape(build()).plot(kind, **options)
+
+
+def test_the_command_offers_everything_that_python_has():
+    flags = {flag for parameter in typer.main.get_command(app).commands["plot"].params for flag in parameter.opts}
+    assert {f"--{name}" for name in figures.Look.__annotations__ if name != "size"} | {"--inches"} <= flags
+    assert {"--over", "--columns", "--seconds", "--rate", "--dpi", "--number", "--width", "--learning-rate"} <= flags
 
 
 def test_every_option_belongs_to_a_kind_and_every_kind_takes_known_ones():
