@@ -187,11 +187,9 @@ class TestOutput:
         with h5py.File(path) as file:
             assert file["data"][:].tolist() == [1, 2, 3]
 
-    def test_a_missing_folder(self, tmp_path):
+    def test_no_folder_and_a_folder_instead_of_a_file(self, tmp_path):
         with pytest.raises(NotADirectoryError, match="output must lie in a directory that exists"):
             measure(output=tmp_path / "missing" / "landscape.h5")
-
-    def test_a_folder_instead_of_a_file(self, tmp_path):
         with pytest.raises(IsADirectoryError, match="output must be the path of a file"):
             measure(output=tmp_path)
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_line import invoke
 from examples import batch_norm, dropout, images
 from places import SUPPORT
-from typer.testing import CliRunner
 from waiting import Gate, wait_until
 
 from collectors.errors import CheckpointError, RunDirectoryError
@@ -26,7 +26,6 @@ from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Landscape, LandscapeError, MeasurementPlan, SummaryLandscape
-from landscape.cli import app
 from landscape.drawing.texts import axis_label
 from landscape.errors import DegenerateTrajectoryError, LandscapeGridError, LandscapeIdentityError, LandscapeWriteError
 from landscape.facts import page_facts, summary_text
@@ -215,11 +214,8 @@ def test_biases_move_when_they_are_asked_to(run, tmp_path, monkeypatch):
     with pytest.raises(LandscapeIdentityError, match=r"perturb_one_dimensional: the file has false, this run true"):
         generate(run, settings=settings, perturb_one_dimensional=True)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    arguments = ["run", str(run), "--function", "examples:batch_norm", "--devices", "0", "--no-train", "--size", "3"]
-    result = CliRunner().invoke(
-        app, [*arguments, "--quiet", "--perturb-one-dimensional", "-o", str(tmp_path / "typed")]
-    )
-    assert result.exit_code == 0, result.output
+    arguments = ["run", run, "--function", "examples:batch_norm", "--devices", "0", "--no-train", "--size", "3"]
+    invoke(*arguments, "--quiet", "--perturb-one-dimensional", "-o", tmp_path / "typed")
     typed = Landscape.load(tmp_path / "typed" / still.path.name)
     (moved,) = generate(run, settings=settings, perturb_one_dimensional=True, overwrite=True, save_directions=True)
     np.testing.assert_allclose(typed.loss, moved.loss, rtol=1e-5)  # each call tunes a plan of its own

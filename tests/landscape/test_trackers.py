@@ -5,15 +5,14 @@ import re
 
 import numpy as np
 import pytest
+from command_line import invoke
 from event_reading import accumulated, events
 from figure_cases import build, build_line
 from matplotlib import image
 from torch.utils.tensorboard import SummaryWriter
-from typer.testing import CliRunner
 
 from collectors import SummaryRecord
 from landscape import Landscape
-from landscape.cli import app
 from landscape.figures import figure_pixels
 from landscape.trackers import log_to_mlflow, log_to_tensorboard, log_to_wandb
 
@@ -108,19 +107,19 @@ def test_a_missing_package_is_named(log, extra, landscape):
 
 
 def test_the_command_shows_a_file_in_tensorboard(landscape, tmp_path):
-    arguments = ["convert", str(landscape.path), "--to", "tensorboard", "--directory", str(tmp_path / "events")]
-    assert "logged to tensorboard" in CliRunner().invoke(app, arguments).output
+    said = invoke("convert", landscape.path, "--to", "tensorboard", "--directory", tmp_path / "events")
+    assert "logged to tensorboard" in said.output
     assert shown(tmp_path / "events", "landscape_0-3_pca")[1] == [0]
 
 
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["--to", "tensorflow"], "--to must be one of 'tensorboard', 'wandb', 'mlflow', but got 'tensorflow'"),
-        (["--to", "tensorboard", "--run", "a"], "--run is for --to wandb and --to mlflow; leave it out"),
-        (["--to", "mlflow", "--directory", "a"], "--directory is for --to tensorboard; leave it out"),
+        ("--to tensorflow", "--to must be one of 'tensorboard', 'wandb', 'mlflow', but got 'tensorflow'"),
+        ("--to tensorboard --run a", "--run is for --to wandb and --to mlflow; leave it out"),
+        ("--to mlflow --directory a", "--directory is for --to tensorboard; leave it out"),
     ],
 )
 def test_options_that_do_not_fit(landscape, arguments, match):
     with pytest.raises(ValueError, match=match):
-        CliRunner().invoke(app, ["convert", str(landscape.path), *arguments], catch_exceptions=False)
+        invoke("convert", landscape.path, *arguments.split())

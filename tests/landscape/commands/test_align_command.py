@@ -8,49 +8,42 @@ import pytest
 import torch
 from command_line import invoke
 from examples import train_run
-from places import SUPPORT
 from torch import nn
 
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import CheckpointFile
 from landscape.errors import LandscapeWriteError
 from landscape.paths.alignment import align
-
-CALLBACKS = f"""
-import sys
-sys.path.insert(0, {str(SUPPORT)!r})
-import torch
-from torch import nn
-from examples import batch_norm, bowl
 from workers import OwnLoss
-
-def network():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
 
 inputs = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
 targets = torch.arange(40) % 3
+PAIR = ("--function", f"{__name__}:pair")
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+
 
 def pair():
-    return nn.CrossEntropyLoss(), network(), (inputs, targets), {{}}
+    return nn.CrossEntropyLoss(), network(), (inputs, targets), {}
+
 
 def own():
     def step(net, batch):
         return nn.functional.cross_entropy(net(input=batch["x"]), batch["y"])
-    rows = [{{"x": inputs[k:k + 20], "y": targets[k:k + 20]}} for k in (0, 20)]
-    return OwnLoss(step), network(), rows, {{}}
-"""
+
+    rows = [{"x": inputs[k : k + 20], "y": targets[k : k + 20]} for k in (0, 20)]
+    return OwnLoss(step), network(), rows, {}
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    (tmp_path / "align_callbacks.py").write_text(CALLBACKS)
     for name, seed in (("a", 0), ("b", 1)):
-        torch.manual_seed(seed)
-        torch.save(nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).state_dict(), tmp_path / f"{name}.pt")
+        torch.save(network(seed).state_dict(), tmp_path / f"{name}.pt")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    sys.modules.pop("align_callbacks", None)
     return tmp_path
 
 
@@ -59,9 +52,7 @@ typed = partial(invoke, "connect", "--align")
 
 @pytest.mark.parametrize("function", ["pair", "own"])
 def test_files(folder, function):
-    said = typed("a.pt", "b.pt", "--function", f"align_callbacks:{function}", "-o", "aligned.safetensors").stdout
-    from align_callbacks import inputs, network
-
+    said = typed("a.pt", "b.pt", "--function", f"{__name__}:{function}", "-o", "aligned.safetensors").stdout
     expected = align(folder / "b.pt", to=folder / "a.pt", network=network(), example=inputs)
     written = CheckpointFile(folder / "aligned.safetensors")
     for name, array in expected.weights.items():
@@ -72,7 +63,7 @@ def test_files(folder, function):
 
 def test_what_is_there_is_not_replaced(folder):
     (folder / "kept.safetensors").write_text("kept")
-    arguments = ("a.pt", "b.pt", "--function", "align_callbacks:pair", "-o", "kept.safetensors")
+    arguments = ("a.pt", "b.pt", *PAIR, "-o", "kept.safetensors")
     with pytest.raises(
         ValueError, match=r"--output kept\.safetensors exists already; choose another name, or pass --ov"
     ):
@@ -87,15 +78,13 @@ def test_what_is_there_is_not_replaced(folder):
 
 
 def test_neither_network_is_replaced(folder):
-    arguments = ("--function", "align_callbacks:pair", "--overwrite", "-o")
+    arguments = (*PAIR, "--overwrite", "-o")
     typed("a.pt", "b.pt", *arguments, "c.safetensors")
     kept = (folder / "c.safetensors").read_bytes()
     (folder / "link.safetensors").symlink_to("c.safetensors")
     for name in ("c", "link"):
         with pytest.raises(LandscapeWriteError, match=rf"^--output must not be one of the inputs, but {name}\.safet"):
             typed("a.pt", "c.safetensors", *arguments, f"{name}.safetensors")
-    from align_callbacks import inputs, network
-
     found = align("c.safetensors", to=folder / "b.pt", network=network(), example=inputs)
     with pytest.raises(LandscapeWriteError, match="path must not be one of the inputs"):
         found.save("c.safetensors")
@@ -104,12 +93,12 @@ def test_neither_network_is_replaced(folder):
 
 def test_equal_files(folder):
     with pytest.raises(Exception, match="hold equal weights, so that there is nothing to align"):
-        typed("a.pt", "a.pt", "--function", "align_callbacks:pair", "-o", "same.safetensors")
+        typed("a.pt", "a.pt", *PAIR, "-o", "same.safetensors")
     assert not (folder / "same.safetensors").exists()
 
 
 def test_checkpoints_of_a_run(folder):
     train_run(folder / "run", epochs=3)
-    typed("run@1", "run", "--function", "align_callbacks:batch_norm", "-o", "aligned.safetensors")
+    typed("run@1", "run", "--function", "examples:batch_norm", "-o", "aligned.safetensors")
     run, written = RunDirectory(folder / "run"), CheckpointFile(folder / "aligned.safetensors")
     assert set(written.shapes) >= set(run.checkpoint(3).shapes)

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 from command_line import command, invoke
-from places import SUPPORT
 from small_curvature import train_small
 
 from landscape import Comparison, Landscape
@@ -15,9 +14,6 @@ from landscape import Comparison, Landscape
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recipes")
-    (folder / "my_recipes.py").write_text(
-        f"import sys\nsys.path.insert(0, {str(SUPPORT)!r})\nfrom small_curvature import small\n"
-    )
     for number in range(6):
         train_small(folder / f"run_{number}", epochs=2 + number)
     return folder
@@ -30,7 +26,7 @@ def inside(folder, monkeypatch):
 
 
 def measure(*arguments):
-    return invoke("compare", *arguments, "--function", "my_recipes:small", "--devices", 0, "--quiet")
+    return invoke("compare", *arguments, "--function", "small_curvature:small", "--devices", 0, "--quiet")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +35,7 @@ def said(folder):
     return command(
         "compare", "short=run_0,run_1,run_2", "long=run_3,run_4,run_5", "--directions", 4, "--points", 5,
         "--radius", 1.5, "--normalization", "layer", "--seed", 4, "--confidence", 0.9, "--samples", 20,
-        "-o", "compare.h5", "--rise", 0.01, "--function", "my_recipes:small", "--devices", 0, "--quiet",
+        "-o", "compare.h5", "--rise", 0.01, "--function", "small_curvature:small", "--devices", 0, "--quiet",
         folder=folder,
     )  # fmt: skip
 

@@ -6,7 +6,6 @@ import sys
 import numpy as np
 import pytest
 from command_line import invoke
-from places import SUPPORT
 from small_curvature import train_small
 
 from landscape import Curvature
@@ -14,11 +13,7 @@ from landscape import Curvature
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("curvature")
-    (folder / "sharp_training.py").write_text(
-        f"import sys\nsys.path.insert(0, {str(SUPPORT)!r})\nfrom small_curvature import small\n"
-    )
-    return train_small(folder / "run")
+    return train_small(tmp_path_factory.mktemp("curvature") / "run")
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +23,7 @@ def inside(run, monkeypatch):
 
 
 def measure(run, *arguments):
-    return invoke("curvature", run, "--function", "sharp_training:small", "--devices", 0, "--quiet", *arguments)
+    return invoke("curvature", run, "--function", "small_curvature:small", "--devices", 0, "--quiet", *arguments)
 
 
 def test_it_measures_what_is_typed(run):

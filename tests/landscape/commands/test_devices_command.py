@@ -176,8 +176,7 @@ def test_a_run_takes_the_same_arguments(tmp_path):
     with pytest.raises(ValueError, match="workers_per_device must be an int of at least 1, but got 0"):
         evaluate(random_plane(network), lambda: None, workers_per_device=0, progress=False)
     train_run(tmp_path / "run")
-    (tmp_path / "my_callbacks.py").write_text("def callback_fn(): ...\n")
-    arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0"]
+    arguments = ["run", "run", "--function", "examples:batch_norm", "--devices", "0"]
     for option, expected in (
         ("--devices-per-worker=2", text.replace("devices_per_worker=", "--devices-per-worker ")),
         ("--workers-per-device=0", "--workers-per-device must be"),

@@ -350,15 +350,15 @@ RIGHT = {
 
 
 @pytest.mark.parametrize(("how", "callback_fn"), RIGHT.values(), ids=RIGHT)
-def test_nothing_is_found_in_a_run_that_is_right(how, callback_fn, tmp_path):
-    run = train(tmp_path / "run", **how)
-    before = sorted(tmp_path.rglob("*"))
+def test_nothing_is_found_in_a_run_that_is_right(how, callback_fn, run, tmp_path):
+    run = train(tmp_path / "run", **how) if how else run
+    before = sorted(run._path.rglob("*"))
     found = run.check(callback_fn)
     assert found.findings == ()
     assert found
     assert str(found).startswith("Nothing was found that is wrong.\n")
     assert json.loads(json.dumps(found.to_json()))["ok"] is True
-    assert sorted(tmp_path.rglob("*")) == before
+    assert sorted(run._path.rglob("*")) == before
 
 
 def by_numpy(scale=1.0):
