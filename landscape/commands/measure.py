@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..diagnosis.options import CheckOptions
 from ..record.option import Option
-from ..record.options import OPTIONS
+from ..record.options import OPTIONS, CheckOptions, ReportOptions
 from ..record.writer import make_output_folder
-from ..report.options import ReportOptions
 from .arguments import as_typed, interruptible, load_function, numbers_of, options_named
 from .curvature import recipe_spelling, recipes_of
 from .next_steps import has_values

@@ -157,26 +157,6 @@ class TestContinuing:
         with pytest.raises(NondeterministicLossError, match="after the file's own value"):
             measure(another_loss, output=path)
 
-    def test_failed_points_are_tried_again(self, path):
-        def sometimes():
-            loss, *rest = bowl()
-
-            def raises(outputs, targets):
-                if outputs[0, 0] > 1.2:
-                    raise RuntimeError("this region is broken")
-                return loss(outputs, targets)
-
-            return raises, *rest
-
-        with pytest.warns(UserWarning, match=r"3 of 15 points failed"):
-            result = measure(sometimes, output=path)
-        assert (result.status[:, 4] == PointStatus.FAILED).all()
-        assert np.isnan(result.loss[:, 4]).all()
-        assert "this region is broken" in result.errors["grid/0,4"]
-        again = measure(output=path)
-        assert not again.errors
-        assert np.isfinite(again.loss).all()
-
 
 class TestOutput:
     def test_a_file_of_another_program_stays(self, path):
@@ -209,8 +189,6 @@ class TestOutput:
         ({"x": [[0, 1]]}, ValueError, "x must be a one-dimensional"),
         ({"y": [0, np.nan]}, ValueError, "y must be a one-dimensional"),
         ({"x": "abc"}, TypeError, "x must be an array of numbers"),
-        ({"device_ids": [-1]}, ValueError, r"device_ids\[0\] must be an int of at least 0"),
-        ({"num_samples": 0}, ValueError, "num_samples must be an int of at least 1"),
     ],
 )
 def test_bad_arguments(arguments, error, text):

@@ -91,12 +91,6 @@ def test_neither_network_is_replaced(folder):
     assert (folder / "c.safetensors").read_bytes() == kept
 
 
-def test_equal_files(folder):
-    with pytest.raises(Exception, match="hold equal weights, so that there is nothing to align"):
-        typed("a.pt", "a.pt", *PAIR, "-o", "same.safetensors")
-    assert not (folder / "same.safetensors").exists()
-
-
 def test_checkpoints_of_a_run(folder):
     train_run(folder / "run", epochs=3)
     typed("run@1", "run", "--function", "examples:batch_norm", "-o", "aligned.safetensors")

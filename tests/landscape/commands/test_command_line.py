@@ -343,17 +343,6 @@ def test_a_users_file_that_hides_a_package_is_named(folder, tmp_path):
     assert f"{tmp_path}/workers.py hides the package 'workers'" in result.stderr
 
 
-def test_import_is_light():
-    code = (
-        "import sys, landscape; "
-        "print([name for name in ('torch', 'ray', 'matplotlib', 'sklearn', 'scipy') if name in sys.modules])"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
-    )
-    assert result.stdout.strip() == "[]"
-
-
 def test_the_version(folder):
     assert re.fullmatch(
         r"summary-landscape \d+(\.\d+)+(\.dev\d+)?(\+\S+)?\n", command("--version", folder=folder).stdout

@@ -17,20 +17,6 @@ def opened(path, group=None):
         return dataset.load()
 
 
-def test_the_landscape_file_opens_as_it_is(tmp_path):
-    path = landscape().save(tmp_path / "a.h5")
-    dataset = opened(path)
-    assert dataset["loss"].dims == ("y", "x")
-    assert dict(dataset.sizes) == {"y": 7, "x": 11}
-    np.testing.assert_array_equal(dataset.coords["x"], np.linspace(-1, 1, 11))
-    np.testing.assert_array_equal(dataset.coords["y"], np.linspace(0, 4, 7))
-    at = dataset["loss"].sel(x=-1, y=4)
-    assert float(at) == pytest.approx(loss(-1, 4), abs=1e-12)
-    assert dataset.attrs["network"] == "LeNet"
-    assert opened(path, "checkpoints")["projected_loss"].dims == ("number",)
-    assert opened(path, "checkpoints").coords["number"].values.tolist() == [2, 5, 9]
-
-
 def test_the_export_has_the_axes_right(tmp_path):
     dataset = opened(landscape().export(tmp_path / "a.nc")[0])
     assert dataset["loss"].dims == ("y", "x")

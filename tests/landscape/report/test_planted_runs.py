@@ -11,9 +11,8 @@ from planted_runs import Point, Surface, bowl, moves, spiral, train
 
 from collectors.run_directory import RunDirectory
 from landscape import SummaryLandscape
-from landscape.record.options import checked
+from landscape.record.options import ReportOptions, checked
 from landscape.report.measuring import ReportMeasuring
-from landscape.report.options import ReportOptions
 from landscape.report.report import answers_of
 from landscape.report.statement import EXACT
 
