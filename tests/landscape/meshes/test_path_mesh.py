@@ -10,7 +10,7 @@ from landscape.drawing.occlusion import Relief
 from landscape.drawing.path import PATH, RUN_COLORS
 from landscape.drawing.times import strong_color
 from landscape.meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
-from landscape.meshes.space import choose_space
+from landscape.meshes.surface_mesh import choose_space
 
 
 def _volume(vertices, triangles):

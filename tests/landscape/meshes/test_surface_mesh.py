@@ -9,8 +9,7 @@ from figure_cases import build, build_line, build_real, build_unfinished
 from matplotlib import colormaps
 
 from landscape.grid.data import DirectionsData
-from landscape.meshes.space import choose_space
-from landscape.meshes.surface_mesh import surface_mesh
+from landscape.meshes.surface_mesh import choose_space, surface_mesh
 from landscape.record.checks import PointStatus
 
 

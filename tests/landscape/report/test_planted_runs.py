@@ -149,7 +149,7 @@ def test_the_end(tmp_path, verdict, points, loss, data):
         assert found["flatness"].verdict.startswith("at the distance 2 around it the loss differs by ")
 
 
-@pytest.mark.parametrize("height", [-3.0, 0.0, 5.0])
+@pytest.mark.parametrize("height", [-3.0, 0.0])
 def test_a_constant_in_the_loss_changes_no_answer(tmp_path, height):
     data = moves(200, 4, spread=0.4)
     found = answers(tmp_path, spiral(4), bowl(1, 2, 3, 4, height=height), data)
