@@ -19,10 +19,8 @@ from waiting import PATIENCE
 
 from landscape import Landscape, MeasurementPlan, SummaryLandscape, evaluate, line_between, random_plane
 from landscape.errors import (
-    LandscapeDamagedError,
     LandscapeGridError,
     LandscapeIdentityError,
-    LandscapeNotFoundError,
     PlaneError,
 )
 from landscape.functions import refine, widen
@@ -483,18 +481,6 @@ def test_a_kill_in_the_middle_loses_no_point_of_the_old_file(tmp_path):
 class TestErrors:
     def refined(self, path, callback_fn=bowl, **more):
         return refine(path, callback_fn, **{"factor": 2, "plane": bowl_plane(), **more}, **HOW)
-
-    def test_absent(self, tmp_path):
-        with pytest.raises(LandscapeNotFoundError, match=r"nothing\.h5"):
-            self.refined(tmp_path / "nothing.h5")
-
-    def test_truncated(self, path):
-        path.write_bytes(path.read_bytes()[:-500])
-        before = digest(path)
-        for change in (self.refined, lambda path: widen(path, bowl, margin=1, plane=bowl_plane(), **HOW)):
-            with pytest.raises(LandscapeDamagedError, match=r"a\.h5"):
-                change(path)
-        assert digest(path) == before
 
     def test_another_identity(self, untouched):
         def other_data():

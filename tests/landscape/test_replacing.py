@@ -111,11 +111,6 @@ class TestHdf5:
         with h5py.File(tmp_path / "keras.h5") as file:
             assert list(file) == ["weights"]
 
-    def test_what_is_no_file_stays(self, tmp_path):
-        os.mkfifo(tmp_path / "pipe.h5")
-        with pytest.raises(LandscapeWriteError, match="is no regular file"):
-            check_replaceable(tmp_path / "pipe.h5", LANDSCAPE)
-
     def test_an_export_replaces_no_file_of_ours(self, tmp_path):
         other = Landscape(landscape_data()).save(tmp_path / "other.h5")
         before = other.read_bytes()

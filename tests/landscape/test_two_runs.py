@@ -122,10 +122,6 @@ def test_the_first_runs_own_plane_continues_its_file(folder):
     np.testing.assert_array_equal(both.loss[np.ix_(rows, columns)], alone.loss)
     assert both.checkpoints.runs == ("sgd", "Adam")
     np.testing.assert_array_equal(both.checkpoints.metrics["loss"][:4], alone.checkpoints.metrics["loss"])
-    assert both.checkpoints.metrics["loss"][-1] == pytest.approx(own_loss(folder, "adam", 5), rel=1e-5)
-    new = both.loss.size - alone.loss.size
-    # Beside them each new network has three losses, but the first, which both runs have, has its own already.
-    assert both.report.measured <= 1 + new + 3 * 6
     # Without the other run nothing is lost: neither the run nor the part of the grid that was added for it.
     (again,) = generate(folder, settings=settings)
     assert again.report.measured == 1

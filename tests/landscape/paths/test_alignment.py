@@ -15,6 +15,7 @@ from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import MeasurementPlan, evaluate, line_between
 from landscape.errors import AlignmentError
 from landscape.paths.alignment import align
+from landscape.paths.axis_labels import AxisLabels, NoCommonPartsError
 from landscape.paths.graph_symmetries import OutputCheck, find_groups
 from landscape.paths.matching import permuted
 
@@ -355,3 +356,24 @@ def test_arguments(two):
             align(b, to=a, example=X, groups=groups)
     with pytest.raises(ValueError, match="path must be a file on this machine"):
         align(b, to=a, example=X).save("s3://bucket/aligned.safetensors")
+
+
+def test_a_split_reaches_every_axis_of_a_label():
+    labels = AxisLabels()
+    (axis,) = labels.new_axes([12])
+    same = labels.new_axis(12)
+    labels.join(axis, same)
+    first, second = labels.divide([axis], (3, 4))
+    labels.fix(first)
+    assert labels.labels(same) == [*first, *second]
+    assert [labels.is_free(label) for label in labels.labels(same)] == [False, True]
+
+
+def test_labels_that_do_not_fit_are_fixed():
+    labels = AxisLabels()
+    one = [*labels.new_axis(2), *labels.new_axis(3)]
+    other = [*labels.new_axis(3), *labels.new_axis(2)]
+    labels.join(one, other)
+    assert not any(labels.is_free(label) for axis in (one, other) for label in labels.labels(axis))
+    with pytest.raises(NoCommonPartsError):
+        labels.divide([labels.new_axis(6)], (4, 2))

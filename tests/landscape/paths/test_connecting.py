@@ -203,11 +203,8 @@ def test_file_of_a_path_is_read_back_and_kept_safe(path, file, tmp_path):
     with pytest.raises(LandscapeWriteError, match="exists and was left as it is"):
         path.save(file)
     assert file.read_bytes() == before
-    copied = tmp_path / "path.safetensors"
-    copied.write_bytes(before[: len(before) // 2])
-    for place in (copied, tmp_path / "nowhere.safetensors"):
-        with pytest.raises(CheckpointError):
-            Path.load(place)
+    with pytest.raises(CheckpointError):
+        Path.load(tmp_path / "nowhere.safetensors")
     plane = line_between(trained(0), trained(1)).save(tmp_path / "line.safetensors")
     with pytest.raises(PlaneError, match="holds no path"):
         Path.load(plane)

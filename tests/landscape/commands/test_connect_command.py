@@ -1,19 +1,25 @@
-"""``landscape connect``: the straight line and a curve, the same as in Python, and their picture."""
+"""``landscape connect``, of lines, curves and units in one order: the same as in Python, from what is typed."""
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from command_line import command, invoke
+from examples import train_run
+from torch import nn
 from two_networks import INPUTS, callback_fn, trained
 
+from collectors.run_directory.directory import RunDirectory
+from collectors.weights.safetensors_file import CheckpointFile
 from landscape import Landscape
-from landscape.errors import LandscapeIdentityError
+from landscape.errors import LandscapeIdentityError, LandscapeWriteError
 from landscape.functions import barrier
 from landscape.paths.alignment import align
 from landscape.paths.barrier import Barrier
 from landscape.paths.path import Path
+from workers import OwnLoss
 
 QUICK = ("--function", "two_networks:callback_fn", "--devices", "0", "--points", "5", "--quiet")
 
@@ -86,3 +92,85 @@ def test_connect_aligns_first(folder):
     end = Path.load(folder / "aligned_path.safetensors").point(1.0)
     for name, array in aligned.weights.items():
         np.testing.assert_allclose(end[name], array, atol=1e-6)
+
+
+inputs = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+targets = torch.arange(40) % 3
+PAIR = ("--function", f"{__name__}:pair")
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+
+
+def pair():
+    return nn.CrossEntropyLoss(), network(), (inputs, targets), {}
+
+
+def own():
+    def step(net, batch):
+        return nn.functional.cross_entropy(net(input=batch["x"]), batch["y"])
+
+    rows = [{"x": inputs[k : k + 20], "y": targets[k : k + 20]} for k in (0, 20)]
+    return OwnLoss(step), network(), rows, {}
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A folder with two small networks, in which commands are typed."""
+    for name, seed in (("a", 0), ("b", 1)):
+        torch.save(network(seed).state_dict(), tmp_path / f"{name}.pt")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+aligned = partial(invoke, "connect", "--align")
+
+
+@pytest.mark.parametrize("function", ["pair", "own"])
+def test_an_aligned_file(small, function):
+    said = aligned("a.pt", "b.pt", "--function", f"{__name__}:{function}", "-o", "aligned.safetensors").stdout
+    expected = align(small / "b.pt", to=small / "a.pt", network=network(), example=inputs)
+    written = CheckpointFile(small / "aligned.safetensors")
+    for name, array in expected.weights.items():
+        np.testing.assert_array_equal(written.read(name), array)
+    lines = expected.summary().splitlines()
+    assert said.splitlines()[:3] == ["aligned.safetensors", f"  {lines[0]}", f"  {lines[1]}"]
+
+
+def test_what_is_there_is_not_replaced(small):
+    (small / "kept.safetensors").write_text("kept")
+    arguments = ("a.pt", "b.pt", *PAIR, "-o", "kept.safetensors")
+    with pytest.raises(
+        ValueError, match=r"--output kept\.safetensors exists already; choose another name, or pass --ov"
+    ):
+        aligned(*arguments)
+    with pytest.raises(LandscapeWriteError, match=r"kept\.safetensors is no weights file and was left as it is"):
+        aligned(*arguments, "--overwrite")
+    assert (small / "kept.safetensors").read_text() == "kept"
+    (small / "kept.safetensors").write_bytes(b"")
+    for _ in range(2):
+        aligned(*arguments, "--overwrite")
+        assert len(CheckpointFile(small / "kept.safetensors").shapes) == 4
+
+
+def test_neither_network_is_replaced(small):
+    arguments = (*PAIR, "--overwrite", "-o")
+    aligned("a.pt", "b.pt", *arguments, "c.safetensors")
+    kept = (small / "c.safetensors").read_bytes()
+    (small / "link.safetensors").symlink_to("c.safetensors")
+    for name in ("c", "link"):
+        with pytest.raises(LandscapeWriteError, match=rf"^--output must not be one of the inputs, but {name}\.safet"):
+            aligned("a.pt", "c.safetensors", *arguments, f"{name}.safetensors")
+    found = align("c.safetensors", to=small / "b.pt", network=network(), example=inputs)
+    with pytest.raises(LandscapeWriteError, match="path must not be one of the inputs"):
+        found.save("c.safetensors")
+    assert (small / "c.safetensors").read_bytes() == kept
+
+
+def test_checkpoints_of_a_run(small):
+    train_run(small / "run", epochs=3)
+    aligned("run@1", "run", "--function", "examples:batch_norm", "-o", "aligned.safetensors")
+    run, written = RunDirectory(small / "run"), CheckpointFile(small / "aligned.safetensors")
+    assert set(written.shapes) >= set(run.checkpoint(3).shapes)
