@@ -349,13 +349,9 @@ def test_the_version(folder):
     )
 
 
-@pytest.mark.parametrize(
-    ("typed", "place", "words"),
-    [("landscape con", "1", ["connect", "convert"]), ("landscape plot a.h5 --theme ", "4", ["light", "dark"])],
-)
-def test_a_shell_completes_commands_and_words(typed, place, words):
-    asked = {"_LANDSCAPE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": place}
-    assert CliRunner().invoke(app, prog_name="landscape", env=asked).output.split() == words
+def test_a_shell_completes_the_commands():
+    asked = {"_LANDSCAPE_COMPLETE": "complete_bash", "COMP_WORDS": "landscape con", "COMP_CWORD": "1"}
+    assert CliRunner().invoke(app, prog_name="landscape", env=asked).output.split() == ["connect", "convert"]
 
 
 def test_debug_shows_the_traceback(folder):
