@@ -100,20 +100,13 @@ def test_every_option_belongs_to_a_kind_and_every_kind_takes_known_ones():
     assert set(OPTIONS) <= taken
 
 
-@pytest.mark.parametrize(
-    ("files", "kind", "pixels"),
-    [
-        (["a"], "heatmap", (400, 250)),
-        # Its legend needs room below.
-        (["a"], "surface", (400, None)),
-        (["a", "b"], "multiples", (400, 250)),
-    ],
-)
-def test_a_picture_has_the_size_that_is_asked_for(folder, tmp_path, files, kind, pixels):
-    how = ["--kind", kind, "--inches", "8x5", "--dpi", "50"]
-    invoke("plot", *(folder / f"{name}.h5" for name in files), "-o", tmp_path / "a.png", *how)
-    with Image.open(tmp_path / "a.png") as picture:
-        assert picture.size == pixels if pixels[1] is not None else picture.width == pixels[0]
+def test_a_picture_has_the_size_that_is_asked_for(folder, tmp_path):
+    # The legend of a surface needs room below.
+    for kind, files, size in (("multiples", "ab", (400, 250)), ("surface", "a", (400,))):
+        paths = [folder / f"{name}.h5" for name in files]
+        invoke("plot", *paths, "-o", tmp_path / "a.png", "--kind", kind, "--inches", "8x5", "--dpi", "50")
+        with Image.open(tmp_path / "a.png") as picture:
+            assert picture.size[: len(size)] == size
 
 
 def test_an_animation_as_long_and_as_large_as_asked(folder, tmp_path):
