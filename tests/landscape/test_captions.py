@@ -148,8 +148,7 @@ class TestFlat:
         assert "lowest" not in caption.alt
         line = write_caption(build_line([np.nan, 3.0, 3.0]), "profile")
         assert line.alt == "A curve of loss. Flat: loss is 3 at all 2 finite points; 1 others have no value."
-
-    def test_several_lowest_points_are_counted(self):
+        # Several lowest points are counted.
         assert "It is lowest at 2 points alike." in write_caption(build_line([1.0, 2.0, 1.0]), "profile").alt
 
     def test_pictures_of_minima_say_that_there_is_none(self):

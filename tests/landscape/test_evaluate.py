@@ -146,16 +146,15 @@ def test_nan_everywhere_is_kept_and_said():
     assert result.complete
 
 
-class TestContinuing:
-    def test_the_origin_must_reproduce_the_files_value(self, path):
-        measure(output=path)
+def test_the_origin_must_reproduce_the_files_value(path):
+    measure(output=path)
 
-        def another_loss():
-            loss, *rest = bowl()
-            return (lambda outputs, targets: 2 * loss(outputs, targets)), *rest
+    def another_loss():
+        loss, *rest = bowl()
+        return (lambda outputs, targets: 2 * loss(outputs, targets)), *rest
 
-        with pytest.raises(NondeterministicLossError, match="after the file's own value"):
-            measure(another_loss, output=path)
+    with pytest.raises(NondeterministicLossError, match="after the file's own value"):
+        measure(another_loss, output=path)
 
 
 class TestOutput:
@@ -204,9 +203,6 @@ def test_bad_plane_and_callback():
         second.weight += 1
     with pytest.raises(ValueError, match="y must be None for a line"):
         evaluate(line_between(first, second), bowl, x=X, y=Y)
-
-
-def test_a_plane_of_another_network():
     with pytest.raises(LandscapeError, match="the plane was made for another network"):
         evaluate(random_plane(torch.nn.Linear(300, 20)), bowl, **HOW)
 

@@ -163,8 +163,7 @@ class TestValuesThatAreNotFinite:
         data.metrics["loss"][...] = np.inf
         assert "; loss without a finite value" in repr(Landscape(data))
         assert told(Landscape(data))["loss"] == "no finite value"
-
-    def test_points_without_a_value_yet_are_counted_once(self):
+        # Points without a value yet are counted once.
         data = surface()
         data.metrics["loss"][0, :3] = np.nan
         data.status[0, :3] = PointStatus.PENDING

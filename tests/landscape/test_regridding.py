@@ -299,21 +299,17 @@ def test_groups_of_a_function_are_measured_on_the_new_points_where_it_is_passed_
 
 @pytest.mark.slow
 def test_limits_and_margin_of_a_run(trained, tmp_path):
-    run = SummaryLandscape(trained)
-    for path, random in (
-        run.gen_landscapes_with_multi_process(
-            batch_norm, {"landscape_size": 3}, output=tmp_path / str(number), **more, **HOW
+    def measured_with(name, **reach):
+        return SummaryLandscape(trained).gen_landscapes_with_multi_process(
+            batch_norm, {"landscape_size": 3}, output=tmp_path / name, **reach, **HOW
         )
-        for number, more in enumerate(({"margin": 0.5}, {"limits": [-0.5, 0.25, -2, 1]}))
-    ):
-        if path.path.parent.name == "0":
-            found = path.checkpoints
-            for axis, values in ((path.x, found.x), (path.y, found.y)):
-                assert axis[-1] == pytest.approx(values.max() + 0.5 * np.ptp(values))
-            assert (random.x[0], random.y[-1]) == (-2, 2)
-        else:
-            for landscape in (path, random):
-                assert (landscape.x[[0, -1]].tolist(), landscape.y[[0, -1]].tolist()) == ([-0.5, 0.25], [-2, 1])
+
+    path, random = measured_with("margin", margin=0.5)
+    for axis, values in ((path.x, path.checkpoints.x), (path.y, path.checkpoints.y)):
+        assert axis[-1] == pytest.approx(values.max() + 0.5 * np.ptp(values))
+    assert (random.x[0], random.y[-1]) == (-2, 2)
+    for landscape in measured_with("limits", limits=[-0.5, 0.25, -2, 1]):
+        assert (landscape.x[[0, -1]].tolist(), landscape.y[[0, -1]].tolist()) == ([-0.5, 0.25], [-2, 1])
 
 
 def test_a_size_that_does_not_nest_goes_beside_the_file_and_says_which_size_would(untouched, tmp_path):

@@ -36,7 +36,6 @@ from landscape.planes.networks import checkpoints_of_run
 from landscape.record.checks import PointStatus
 from landscape.record.driver import measure, open_record
 from landscape.record.run import Run
-from workers.errors import CallbackFunctionError
 from workers.measurement_options import MeasurementOptions
 from workers.pools.in_process import InProcessPool
 from workers.pools.ray_pool import RayPool
@@ -438,13 +437,6 @@ class TestRunDirectory:
     def test_output_that_cannot_be_written(self, run):
         with pytest.raises(LandscapeError, match="/proc"):
             generate(run, output="/proc/self")
-
-    def test_the_callback_raises(self, run):
-        def callback():
-            raise OSError("the data set is not mounted")
-
-        with pytest.raises(CallbackFunctionError, match="callback_fn raised OSError: the data set is not mounted"):
-            generate(run, callback)
 
 
 @pytest.mark.slow

@@ -171,15 +171,6 @@ def test_run_and_info(measured, folder):
     assert "16 measured" in text
 
 
-@pytest.mark.parametrize(
-    ("suffix", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")], ids=["png", "pdf", "svg"]
-)
-def test_a_picture_is_of_its_suffix(measured, folder, suffix, magic):
-    picture = folder / f"picture.{suffix}"
-    command("plot", measured[1], "-o", picture, "--dpi", "40", folder=folder)
-    assert picture.read_bytes().startswith(magic)
-
-
 def test_a_console_that_lacks_the_letters_of_a_path_ends_nothing(measured, tmp_path):
     done = command("convert", measured[1], "-o", "日本.npz", folder=tmp_path, encoding="cp1252")
     assert done.stdout.strip().endswith(r"\u65e5\u672c.npz")
@@ -197,13 +188,6 @@ def test_a_dry_run_says_what_it_would_cost_and_measures_nothing(folder):
     chosen = ["--interval", "0-2", "--interval", "1,3,4", "--no-result"]
     said = command(*RUN, "--dry-run", *chosen, "-o", "dry", folder=folder).stdout
     assert re.findall(r"^landscape_.*\.h5", said, re.MULTILINE) == ["landscape_0-2_pca.h5", "landscape_1-4_pca.h5"]
-
-
-def test_adaptive_sampling_from_the_command_line(folder):
-    adaptive = ["--sampling", "adaptive", "--tolerance", "0.05", "-o", "adaptive"]
-    command(*RUN, "--size", "40", "--no-result", *adaptive, folder=folder)
-    text = command("info", folder / "adaptive/landscape_0-4_pca.h5", folder=folder).stdout
-    assert re.search(r"\d+ of 1600 points measured, \d+ interpolated; largest estimated error", text), text
 
 
 def test_an_interruption_before_the_first_point_promises_nothing(folder):

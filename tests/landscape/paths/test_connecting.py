@@ -243,9 +243,9 @@ def test_a_loss_that_belongs_to_its_batches_gets_those_of_the_data_set():
 
 @pytest.mark.slow
 def test_one_of_several_workers_fits_the_same():
-    settings = {"steps": 20, "progress": False}
-    one = connect(trained(0), trained(1), callback_fn, device_ids=[0], **settings)
-    two = connect(trained(0), trained(1), callback_fn, device_ids=[0, 1], **settings)
+    one, two = (
+        connect(trained(0), trained(1), callback_fn, steps=20, device_ids=ids, progress=False) for ids in ([0], [0, 1])
+    )
     np.testing.assert_allclose(two.curve.fitting.bends, one.curve.fitting.bends, atol=1e-4)
 
 
