@@ -17,7 +17,7 @@ from ..record.options import OPTIONS
 from ..record.whole_file import kind_of, path_of
 from ..replacing import check_no_input
 from .arguments import check_left_out, integers, load_function, needed, options_named
-from .curvature import curvature
+from .measure import curvature
 from .next_steps import steps_of, steps_text
 from .options import OUTPUT, WORKER_OPTIONS, with_options
 from .page import facts_of, print_facts

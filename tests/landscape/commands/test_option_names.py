@@ -20,8 +20,8 @@ from collectors.errors import CheckpointError, RunDirectoryError
 from landscape import Measure
 from landscape.cli import app
 from landscape.commands.arguments import as_typed, options_named
-from landscape.commands.curvature import curvature
 from landscape.commands.evaluate import evaluate
+from landscape.commands.measure import curvature
 from landscape.commands.measure import run as run_command
 from landscape.commands.plot import plot
 from landscape.errors import (

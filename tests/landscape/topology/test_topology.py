@@ -16,9 +16,8 @@ from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 from landscape.sampling.adaptive_sampling import AdaptiveSampling
 from landscape.summary_json import summary_json
-from landscape.topology import words
-from landscape.topology.topology import errors_of_values, find_topology
-from landscape.topology.words import letter, minima_text, topology_json
+from landscape.topology import topology
+from landscape.topology.topology import errors_of_values, find_topology, letter, minima_text, topology_json
 
 
 def cosines(rows=81, columns=101):
@@ -302,7 +301,7 @@ class TestText:
         assert minima_text(build_unfinished()) is None
         assert topology_json(build_unfinished()) is None
         assert minima_text(build_line([math.nan, math.nan])) is None
-        monkeypatch.setattr(words, "MOST_POINTS", 6)
+        monkeypatch.setattr(topology, "MOST_POINTS", 6)
         assert minima_text(build_line(VALUES)) is None
 
     def test_a_flat_grid_has_no_minimum(self):
