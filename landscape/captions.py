@@ -34,8 +34,7 @@ from .figures.profile import left_scale, right_scale, sides
 from .grid.data import LandscapeData
 from .grid.differences import ends_of_way, highest_rise
 from .scales.landscape_scale import known
-from .topology.topology import find_topology, wanted_topology
-from .topology.words import topology_text
+from .topology.topology import find_topology, topology_text, wanted_topology
 
 _PICTURES = {
     "contour": "Filled contours", "lines": "Contour lines", "heatmap": "A heat map",

@@ -19,11 +19,9 @@ from collectors.errors import LandscapeError
 from workers.errors import IN_THE_WORKER
 
 from .commands.arguments import as_typed
-from .commands.curvature import compare, curvature
 from .commands.evaluate import evaluate
-from .commands.exchange import convert, merge
-from .commands.info import info
-from .commands.measure import check, demo, report, run
+from .commands.exchange import convert, info, merge
+from .commands.measure import check, compare, curvature, demo, report, run
 from .commands.options import Command
 from .commands.paths import connect
 from .commands.plot import plot

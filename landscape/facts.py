@@ -31,7 +31,7 @@ from .planes.pca import percentages
 from .record.checks import PointStatus
 from .roles import CHECKPOINT, ORIGIN
 from .sampling.sampling import first_grid_counts, share_of
-from .topology.words import minima_text
+from .topology.topology import minima_text
 
 _FAILURES_IN_TEXT = 10
 _ROUNDING = {

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .facts import loss_names
 from .grid.checkpoints import CheckpointsData
 from .grid.data import LandscapeData
-from .topology.words import topology_json
+from .topology.topology import topology_json
 
 _OF_ORIGIN = ("x", "y", "status", "metrics", "role", "name", "run", "number")
 _OF_DIRECTIONS = ("explained_variance_ratio", "cosine", "eigenvalues", "residuals")

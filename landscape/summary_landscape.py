@@ -22,7 +22,6 @@ from workers.users_code import warn_user
 
 from .curvature.experiment import measure_run
 from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvectors
-from .diagnosis.options import CheckOptions
 from .errors import LandscapeWriteError
 from .grid.data import LandscapeData
 from .grid.experiment import GridExperiment
@@ -37,12 +36,11 @@ from .planes.networks import Network, checkpoints_of_run
 from .planes.plane import Plane, buffer_policy
 from .planes.plane_file import check_directions
 from .record.driver import Stored, carry_out, open_record
-from .record.options import RunCurvatureOptions, RunOptions, documented, with_defaults
+from .record.options import CheckOptions, ReportOptions, RunCurvatureOptions, RunOptions, documented, with_defaults
 from .record.provenance import function_attribute, run_attributes
 from .record.run import Run
 from .record.workers import Workers, measurement_options
 from .record.writer import make_output_folder
-from .report.options import ReportOptions
 from .sampling.sampling import SamplingSettings
 
 if TYPE_CHECKING:

@@ -23,9 +23,8 @@ from ..record.option import Option
 from ..record.options import OPTIONS
 from ..record.whole_file import holds_ours, path_of
 from ..record.writer import output_file
-from .arguments import check_left_out, integers, load_function, needed, one_or_each
+from .arguments import TypedCheckpoint, check_left_out, integers, load_function, needed, one_or_each
 from .options import OUTPUT, SURVEY_OPTIONS, WORKER_OPTIONS, with_options
-from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
     from workers.pools.first_call import FirstCall
@@ -88,7 +87,7 @@ def _plane(
         return _pca(found, call.space, **options)
     if kind in ("line", "through"):
         make: Callable[..., Plane] = from_weights.line_between if kind == "line" else from_weights.plane_through
-        named = named_weights("CHECKPOINTS", found, call.space)
+        named = TypedCheckpoint.named_weights("CHECKPOINTS", found, call.space)
         return make(*([named] if isinstance(named, dict) else named), network=call.space)
     if kind == "own" and "directions" not in options:
         raise ValueError("--directions is missing: --kind own needs one or two safetensors files of directions.")

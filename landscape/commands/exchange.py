@@ -1,7 +1,8 @@
-"""The commands on files: ``merge`` and ``convert``."""
+"""The commands on files: ``merge``, ``convert`` and ``info``, which also says what this machine would compute on."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,15 @@ import typer
 from collectors.validation import check_choice
 
 from ..record.option import Option
+from ..record.options import OPTIONS
+from ..record.whole_file import kind_of, path_of
 from ..replacing import check_no_input
 from .arguments import check_left_out, integers, load_function, needed, options_named
-from .options import OUTPUT, with_options
+from .measure import curvature
+from .next_steps import steps_of, steps_text
+from .options import OUTPUT, WORKER_OPTIONS, with_options
+from .page import facts_of, print_facts
+from .run_facts import read_contents, run_json, run_text
 
 # The trackers, and which of the options each of them has.
 _TRACKERS = {"tensorboard": ("directory",), "wandb": ("run", "project"), "mlflow": ("run", "project")}
@@ -114,15 +121,13 @@ def convert(
         _import_checkpoints(files, needed("--output", output, "give the run directory"), overwrite, options)
     else:
         target = Path(needed("--output", output, "give a file such as -o NAME.csv, or --to a tracker"))
-        convert_one = _export if source is None else _import
-        convert_one(files[0], target, overwrite, options)
+        if source is None:
+            from ..landscape import Landscape
 
-
-def _export(file: str, output: Path, overwrite: bool, options: Mapping[str, Any]) -> None:
-    from ..landscape import Landscape
-
-    for path in Landscape.load(file).export(output, overwrite=overwrite, **options):
-        typer.echo(str(path))
+            for path in Landscape.load(files[0]).export(target, overwrite=overwrite, **options):
+                typer.echo(str(path))
+        else:
+            _import(files[0], target, overwrite, options)
 
 
 def _log(file: str, tracker: str, options: Mapping[str, Any]) -> None:
@@ -206,3 +211,48 @@ def merge(
 
     merged = merge_files(files, output, overwrite=overwrite)
     typer.echo(f"{merged.path}\n  {merged!r}")
+
+
+@with_options("device_ids", *WORKER_OPTIONS, "as_json", called={"summary_dir": "PATH"})
+def info(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PATH",
+            help="A landscape, curvature or comparison file, a run directory, or the URL of either, such as "
+            "s3://bucket/run. Without it: what a run with these options would compute on; nothing is started.",
+        ),
+    ] = None,
+    *,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Says what a file or a run directory holds and what to type next; without a PATH, what this machine has.
+
+    landscape info run
+    landscape info run/landscape_result.h5 --json
+    landscape info --devices 0,1
+    """
+    if file is None:
+        from workers.pools.open_pool import report_devices
+
+        report = report_devices(options.pop("device_ids"), **options)
+        print_facts(report.to_json, lambda: str(report), as_json=as_json)
+        return
+    unusual = {name: value for name, value in options.items() if value != OPTIONS[name].default}
+    check_left_out("with PATH; it belongs to `landscape info` without one", unusual)
+    is_directory = False
+    with contextlib.suppress(OSError):  # reading it says what is wrong
+        is_directory = path_of(file).is_dir()
+    if not is_directory:
+        load, text_of, values_of = facts_of(kind_of(file))
+        found = load(file)
+        print_facts(lambda: values_of(found), lambda: text_of(found), as_json=as_json)
+        return
+    contents = read_contents(file)
+    steps = steps_of(contents, vars(curvature)["spelling"])
+    print_facts(
+        lambda: run_json(contents, steps),
+        lambda: "\n\n".join(text for text in (run_text(contents), steps_text(contents, steps)) if text),
+        as_json=as_json,
+    )

@@ -173,12 +173,9 @@ class Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Writes the help of this command with its options as they fit."""
         fitting = copy.copy(self)
-        fitting.params = sorted(map(_fitting, self.params), key=_place)
+        fitted = map(_fitting, self.params)
+        fitting.params = sorted(fitted, key=lambda item: _ORDER.index(getattr(item, "rich_help_panel", None)))
         super(Command, fitting).format_help(ctx, formatter)
-
-
-def _place(parameter: Any) -> int:
-    return _ORDER.index(getattr(parameter, "rich_help_panel", None))
 
 
 def _fitting(parameter: Any) -> Any:

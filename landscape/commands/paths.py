@@ -17,9 +17,8 @@ from ..record.options import split_options
 from ..record.run import Run
 from ..record.writer import output_file
 from ..replacing import check_no_input, check_replaceable_tensors
-from .arguments import check_left_out, load_function, needed, options_named
+from .arguments import TypedCheckpoint, check_left_out, load_function, needed, options_named
 from .options import OUTPUT, SURVEY_OPTIONS, with_options
-from .typed_checkpoint import TypedCheckpoint, named_weights
 
 if TYPE_CHECKING:
     from workers.pools.first_call import FirstCall
@@ -101,7 +100,7 @@ def connect(
             check_no_input("output", curve_beside(place), inputs)
     # For alignment it is called here anyway.
     call = FirstCall(load_function(function), None if align else options)
-    ends = named_weights("A and B", typed, call.space)
+    ends = TypedCheckpoint.named_weights("A and B", typed, call.space)
     names = list(ends) if isinstance(ends, dict) else None
     first, last = ends.values() if isinstance(ends, dict) else ends
     if align:

@@ -24,7 +24,7 @@ from ..drawing.look import MARK_MINIMA, Look, check_dimensions, check_look
 from ..drawing.path import sized
 from ..grid.data import LandscapeData
 from ..meshes.path_mesh import path_lines, path_marks
-from ..meshes.space import choose_space
+from ..meshes.surface_mesh import choose_space
 from ..rendering.scene import Scene
 from ..rendering.surface import INTERPOLATIONS
 from ..scales.landscape_scale import missing_kinds

@@ -12,8 +12,7 @@ from ..drawing.path import EDGE, halo, write_beside
 from ..drawing.sheet import Sheet
 from ..drawing.texts import plain
 from ..grid.data import LandscapeData
-from ..topology.topology import Topology, counted_minima
-from ..topology.words import letter, shallow_text
+from ..topology.topology import Topology, counted_minima, letter, shallow_text
 
 MINIMUM: dict[str, Any] = {"marker": "v", "color": "#b6ff3c", "markeredgecolor": EDGE, "markersize": 9}
 SADDLE: dict[str, Any] = {"marker": "X", "color": "#ff9de2", "markeredgecolor": EDGE, "markersize": 7.5}

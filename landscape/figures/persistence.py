@@ -15,8 +15,7 @@ from ..drawing.texts import plain
 from ..grid.data import LandscapeData
 from ..scales.frame import Frame
 from ..scales.levels import number_text
-from ..topology.topology import Minimum, Topology, find_topology
-from ..topology.words import left_out_text, letter, shallow_text
+from ..topology.topology import Minimum, Topology, find_topology, left_out_text, letter, shallow_text
 from .minima import MINIMUM, marks_of, minima_label
 from .profile import set_value_axis
 

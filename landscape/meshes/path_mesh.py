@@ -16,7 +16,7 @@ from ..drawing.camera import feet_on_surface
 from ..drawing.occlusion import Relief
 from ..drawing.path import END, STAR, START, end_number, network_marks, origin_label, run_colors, run_label
 from ..drawing.texts import printable
-from .space import Space
+from .surface_mesh import Space
 
 
 @dataclass(frozen=True)

@@ -201,22 +201,12 @@ class _Matcher:
 
     def _solved(self, unit: Sequence[int], permutations: _Permutations, names: Sequence[str]) -> _Permutations:
         """Returns the permutations with the best ones of a unit; the present ones themselves where none are better."""
-        if len(unit) > 1:
-            return self._solved_with_parts(unit, permutations, names)
-        (index,) = unit
-        result = list(permutations)
-        result[index] = _assign(self._gains(index, permutations, names), permutations[index])
-        return result
-
-    def _solved_with_parts(
-        self, unit: Sequence[int], permutations: _Permutations, names: Sequence[str]
-    ) -> _Permutations:
-        """Solves the order of parts with the orders inside them, by the tensors with one axis of each at most."""
+        # The order of parts is solved with the orders inside them, by the tensors with one axis of each at most.
         outer, *inner = unit
         result = list(permutations)
         parts = self._groups[outer].size
         of_unit = {name: [(index, axis) for index, axis in self._axes[name] if index in unit] for name in names}
-        worth = self._gains(outer, permutations, [name for name in names if len(of_unit[name]) == 1])
+        worth = self._gains(outer, permutations, [name for name in names if not inner or len(of_unit[name]) == 1])
         orders = {}
         for index in inner:
             size = self._groups[index].size

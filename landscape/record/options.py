@@ -121,10 +121,26 @@ class CurvatureOptions(TypedDict, total=False):
     keep_vectors: bool
 
 
-class RunCurvatureOptions(CurvatureOptions, LossOptions, total=False):
+class ReportOptions(LossOptions, total=False):
     num_samples: int | Mapping[str, int | None] | None
     device_ids: list[int] | None
     name: str | None
+
+
+class RunCurvatureOptions(CurvatureOptions, ReportOptions, total=False):
+    """What is measured at the checkpoints of a run, beside what a report takes."""
+
+
+class CheckOptions(TypedDict, total=False):
+    """How the loss is measured: as in the measurement that the check is for."""
+
+    num_samples: int | Mapping[str, int | None] | None
+    device_ids: list[int] | None  # of which the first one measures
+    seed: int
+    samples: str
+    buffers: str
+    seed_each_point: bool
+    sample_memory: int | str
 
 
 class EigenvectorOptions(TypedDict, total=False):

@@ -18,8 +18,7 @@ from ..drawing.camera import FLOOR, Camera
 from ..drawing.path import EDGE
 from ..errors import LandscapeRenderingError
 from ..meshes.path_mesh import Mark, PathLine, path_lines, path_marks
-from ..meshes.space import Space
-from ..meshes.surface_mesh import surface_mesh
+from ..meshes.surface_mesh import Space, surface_mesh
 from .surface import TUBE, Surface, floor_height
 
 # Of the picture's height, in degrees: a long lens, which bends shapes little; and the share that stays free beside.

@@ -14,7 +14,7 @@ from collectors.shapes import Float64
 from ..drawing.camera import FLOOR
 from ..drawing.occlusion import Relief
 from ..meshes.path_mesh import PathLine
-from ..meshes.space import Space
+from ..meshes.surface_mesh import Space
 
 INTERPOLATIONS = ("smooth", "linear")
 TUBE = 0.0125

@@ -16,12 +16,11 @@ from workers.metric_names import other_datasets
 from ..caption_sentences import capital
 from ..errors import LandscapeWriteError
 from ..record.checks import PointStatus
-from ..record.options import with_defaults
+from ..record.options import ReportOptions, with_defaults
 from ..replacing import first_bytes
 from ..summary_json import as_json
 from .end import RECIPES, answer_end, answer_flatness, answer_recipes
 from .measuring import DEFAULT_STEM, Findings, MeasuresRun, ReportMeasuring
-from .options import ReportOptions
 from .page import GENERATOR, report_html
 from .path import GAP, PATH, answer_gap, answer_path
 from .statement import Answer, Unknown

@@ -148,8 +148,7 @@ class TestFlat:
         assert "lowest" not in caption.alt
         line = write_caption(build_line([np.nan, 3.0, 3.0]), "profile")
         assert line.alt == "A curve of loss. Flat: loss is 3 at all 2 finite points; 1 others have no value."
-
-    def test_several_lowest_points_are_counted(self):
+        # Several lowest points are counted.
         assert "It is lowest at 2 points alike." in write_caption(build_line([1.0, 2.0, 1.0]), "profile").alt
 
     def test_pictures_of_minima_say_that_there_is_none(self):
@@ -273,6 +272,9 @@ class TestSeveral:
         assert caption.text.startswith("Standard error of loss over samples of LeNet")
         assert "The standard error of loss over samples ranges from 0.01 to 0.1." in caption.alt
         assert "It is highest at x = 2.5, y = 1.2" in caption.alt
+        data.metrics |= {"loss@test": data.loss, "loss_stderr@test": data.metrics["loss_stderr"]}
+        text = write_caption(data, "uncertainty", metric="loss@test").text
+        assert text.startswith("Standard error of loss on test over samples of LeNet")
         with pytest.raises(ValueError, match=r"^no error of 'accuracy' is known"):
             write_caption(data, "uncertainty", metric="accuracy")
 

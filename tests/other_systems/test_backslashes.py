@@ -11,7 +11,7 @@ from collectors.files.places import check_can_be_directory, check_can_be_file, c
 from collectors.model_checkpoint.run import check_prefix
 from collectors.run_directory.numbering import _parts, numbers_of_names
 from collectors.validation import check_path
-from landscape.commands.typed_checkpoint import TypedCheckpoint
+from landscape.commands.arguments import TypedCheckpoint
 from landscape.planes.further_runs import as_also
 from landscape.planes.networks import find_networks, name_of_folder, runs_of
 from landscape.record.option import check_stem

@@ -2,19 +2,15 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from functools import partial
 
 import pytest
-import torch
 from command_line import command
-from examples import train_run
 from ray_environment import without_ray
 from waiting import PATIENCE
 
-from landscape import evaluate, random_plane
 from workers import hardware
 from workers.pools import devices
 from workers.pools.open_pool import report_devices
@@ -166,22 +162,3 @@ def test_where_no_cluster_is(tmp_path):
     nowhere = command("info", "--address", "127.0.0.1:1", folder=tmp_path, check=False)
     assert nowhere.returncode == 1
     assert "--address 127.0.0.1:1 is not a Ray cluster" in nowhere.stderr
-
-
-def test_a_run_takes_the_same_arguments(tmp_path):
-    text = r"ids whose number is a multiple of devices_per_worker=2, but got \[0\]"
-    network = torch.nn.Linear(3, 1)
-    with pytest.raises(ValueError, match=text):
-        evaluate(random_plane(network), lambda: None, device_ids=[0], devices_per_worker=2, progress=False)
-    with pytest.raises(ValueError, match="workers_per_device must be an int of at least 1, but got 0"):
-        evaluate(random_plane(network), lambda: None, workers_per_device=0, progress=False)
-    train_run(tmp_path / "run")
-    (tmp_path / "my_callbacks.py").write_text("def callback_fn(): ...\n")
-    arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0"]
-    for option, expected in (
-        ("--devices-per-worker=2", text.replace("devices_per_worker=", "--devices-per-worker ")),
-        ("--workers-per-device=0", "--workers-per-device must be"),
-    ):
-        result = command(*arguments, option, folder=tmp_path, check=False)
-        assert result.returncode == 1
-        assert re.search(expected, result.stderr), result.stderr

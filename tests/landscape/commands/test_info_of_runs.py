@@ -49,9 +49,21 @@ def measured(trained, tmp_path_factory):
     return folder
 
 
-def commands_of(told):
-    """Returns the commands that a text advises, as a shell takes them apart."""
-    return [shlex.split(line) for line in told.stdout.splitlines() if line.startswith("  landscape ")]
+@pytest.fixture
+def copied(measured, tmp_path):
+    """A copy of it, which a test may change."""
+    shutil.copytree(measured, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def info(folder, run="run"):
+    return command("info", run, folder=folder).stdout
+
+
+def commands_of(told, *names):
+    """Returns the commands that a text advises, as a shell takes them apart: all, or those of some names."""
+    advised = [shlex.split(line) for line in told.splitlines() if line.startswith("  landscape ")]
+    return [words for words in advised if not names or words[1] in names]
 
 
 def unfinished(path):
@@ -65,21 +77,19 @@ def unfinished(path):
 
 
 def test_a_fresh_run_has_no_landscape_and_says_how_to_measure_one(folder):
-    told = command("info", "run", folder=folder)
-    assert "BatchNormNetwork" in told.stdout
-    assert "5: epochs 0 to 4" in told.stdout
-    assert "missing" not in told.stdout
-    assert "TensorBoard" in told.stdout
+    told = info(folder)
+    assert "BatchNormNetwork" in told
+    assert "5: epochs 0 to 4" in told
+    assert "missing" not in told
+    assert "TensorBoard" in told
     assert commands_of(told) == [
         ["landscape", name, "run", "--function", "module:callback_fn"] for name in ("check", "run", "report")
     ]
-    assert "module:callback_fn is your function" in told.stdout
+    assert "module:callback_fn is your function" in told
 
 
-def test_what_is_advised_for_a_measured_run_works(measured, tmp_path):
-    folder = tmp_path / "copy"
-    shutil.copytree(measured, folder)
-    advised = commands_of(command("info", "run", folder=folder))
+def test_what_is_advised_for_a_measured_run_works(copied):
+    advised = commands_of(info(copied))
     assert [words[1:3] for words in advised] == [
         ["plot", "run/landscape_0-4_pca.h5"],
         ["plot", "run/landscape_4_random.h5"],
@@ -89,26 +99,24 @@ def test_what_is_advised_for_a_measured_run_works(measured, tmp_path):
     ]
     assert all(words[3:] == ["--function", FUNCTION] for words in advised[-2:])
     for words in advised[:3]:
-        command(*words[1:], *(["--no-open"] if words[1] == "plot" else []), folder=folder)
-    assert (folder / "run/landscape_0-4_pca.png").exists()
+        command(*words[1:], "--no-open", folder=copied)
+    assert (copied / "run/landscape_0-4_pca.png").exists()
 
 
 def test_the_missing_result_is_advised_with_the_function_of_the_file(folder):
     command("run", "run", *QUICK, "--size", "3", "--no-result", folder=folder)
-    assert ["landscape", "run", "run", "--function", FUNCTION] in commands_of(command("info", "run", folder=folder))
+    assert commands_of(info(folder), "run") == [["landscape", "run", "run", "--function", FUNCTION]]
 
 
-def test_an_unfinished_landscape_is_continued_by_what_is_advised(measured, tmp_path):
-    folder = tmp_path / "copy"
-    shutil.copytree(measured, folder)
-    path = folder / "run/landscape_0-4_pca.h5"
+def test_an_unfinished_landscape_is_continued_by_what_is_advised(copied):
+    path = copied / "run/landscape_0-4_pca.h5"
     whole = Landscape.load(path)
     unfinished(path)
-    told = command("info", "run", folder=folder)
-    assert "landscape_0-4_pca.h5: pca, 3 x 3 points, 8 measured, 1 pending; not complete" in told.stdout
-    (words,) = [words for words in commands_of(told) if words[1] == "evaluate"]
+    told = info(copied)
+    assert "landscape_0-4_pca.h5: pca, 3 x 3 points, 8 measured, 1 pending; not complete" in told
+    (words,) = commands_of(told, "evaluate")
     assert words[2:] == ["run/landscape_0-4_pca.h5", "--size", "3", "--function", FUNCTION]
-    command(*words[1:], "--devices", "0", folder=folder)
+    command(*words[1:], "--devices", "0", folder=copied)
     again = Landscape.load(path)
     assert again.complete
     assert (again.loss == whole.loss).all()
@@ -122,23 +130,34 @@ def test_an_unfinished_curvature_is_continued_by_what_is_advised(folder):
     record = read_record(CurvatureData, path)
     record.status[1] = PointStatus.PENDING
     write_image(path, record_bytes(record), CURVATURE)
-    told = command("info", "run", folder=folder)
-    (words,) = [words for words in commands_of(told) if words[1] == "curvature"]
+    told = info(folder)
+    (words,) = commands_of(told, "curvature")
     command(*words[1:], "--devices", "0", folder=folder)
     assert Curvature.load(path).complete
     assert len(list((folder / "run").glob("*.h5"))) == 1
+    # What somebody made up is not advised.
+    record.attributes |= {
+        "max_products": "\x1b[2J",
+        "seed": "1; rm -r x",
+        "identity": {"density_steps": [1]},
+        "function": "\x1b:f",
+    }
+    write_image(path, record_bytes(record), CURVATURE)
+    told = info(folder)
+    (words,) = commands_of(told, "curvature")
+    known = ("--top", "1", "--trace", "2", "--samples", "32", "--numbers", "0,4", "--name", "bends")
+    assert words[2:] == ["run", "--function", "module:callback_fn", *known]
+    assert "\x1b" not in told
 
 
-def test_what_is_being_measured_can_be_watched(measured, tmp_path):
-    folder = tmp_path / "copy"
-    shutil.copytree(measured, folder)
-    path = folder / "run/landscape_0-4_pca.h5"
+def test_what_is_being_measured_can_be_watched(copied):
+    path = copied / "run/landscape_0-4_pca.h5"
     unfinished(path)
     with lock_landscape(path):
-        told = command("info", "run", folder=folder)
-    assert "being measured now" in told.stdout
+        told = info(copied)
+    assert "being measured now" in told
     assert ["landscape", "plot", "run/landscape_0-4_pca.h5", "--watch"] in commands_of(told)
-    assert not [words for words in commands_of(told) if words[1] == "evaluate"]
+    assert not commands_of(told, "evaluate")
 
 
 def test_gaps_and_what_cannot_be_read_are_named(folder):
@@ -146,23 +165,23 @@ def test_gaps_and_what_cannot_be_read_are_named(folder):
         (folder / f"run/ckpt_dir/BatchNormNetwork_{number}_epoch.safetensors").unlink()
     (folder / "run/broken.h5").write_bytes(b"\x89HDF\r\n\x1a\n and then nothing")
     (folder / "run/weights.h5").write_bytes(b"")
-    told = command("info", "run", folder=folder)
-    assert "3: epochs 0, 3, 4" in told.stdout
-    assert "epochs 1, 2" in told.stdout
-    assert "broken.h5: " in told.stdout
-    assert "is damaged" in told.stdout
-    assert "weights.h5 is empty" in told.stdout
+    told = info(folder)
+    assert "3: epochs 0, 3, 4" in told
+    assert "epochs 1, 2" in told
+    assert "broken.h5: " in told
+    assert "is damaged" in told
+    assert "weights.h5 is empty" in told
     (folder / "run/ckpt_dir/BatchNormNetwork_3_epoch.safetensors").unlink()
-    told = command("info", "run", folder=folder)
+    told = info(folder)
     assert commands_of(told) == []
-    assert "A plane needs three checkpoints" in told.stdout
+    assert "A plane needs three checkpoints" in told
 
 
 def test_another_programs_file_is_no_landscape(folder):
     h5py = pytest.importorskip("h5py")
     with h5py.File(folder / "run/model.weights.h5", "w") as file:
         file["layer"] = [1.0]
-    assert "weights" not in command("info", "run", folder=folder).stdout
+    assert "weights" not in info(folder)
 
 
 def test_as_json(measured):
@@ -190,22 +209,19 @@ def test_as_json(measured):
     }
 
 
-def test_a_function_that_is_not_here_is_named(measured, tmp_path):
-    shutil.copytree(measured / "run", tmp_path / "run")
-    path = tmp_path / "run/landscape_0-4_pca.h5"
+def test_a_function_that_is_not_here_is_named(copied):
+    path = copied / "run/landscape_0-4_pca.h5"
     data = read_landscape(path)
     data.attributes["function"] = "not_here.at_all:callback_fn"
     write_landscape(path, data)
-    told = command("info", "run", folder=tmp_path)
-    assert told.stdout.endswith("runs in the folder where the module not_here.at_all lies.\n")
-    (tmp_path / "not_here").mkdir()
-    assert "runs in the folder" not in command("info", "run", folder=tmp_path).stdout
+    assert info(copied).endswith("runs in the folder where the module not_here.at_all lies.\n")
+    (copied / "not_here").mkdir()
+    assert "runs in the folder" not in info(copied)
 
 
-def test_a_name_with_blanks_is_quoted(measured, tmp_path):
-    shutil.copytree(measured / "run", tmp_path / "my run")
-    told = command("info", "my run", folder=tmp_path)
-    assert "  landscape plot 'my run/landscape_0-4_pca.h5'\n" in told.stdout
+def test_a_name_with_blanks_is_quoted(copied):
+    (copied / "run").rename(copied / "my run")
+    assert "  landscape plot 'my run/landscape_0-4_pca.h5'\n" in info(copied, "my run")
 
 
 @pytest.mark.parametrize("said", ["os:abort; rm", "a b:c", 3, None])
@@ -213,38 +229,17 @@ def test_what_is_no_function_is_not_advised(folder, said):
     data = build()
     data.attributes["function"] = said
     write_landscape(folder / "run/said.h5", data)
-    assert ["landscape", "run", "run", "--function", "module:callback_fn"] in commands_of(
-        command("info", "run", folder=folder)
-    )
-
-
-@pytest.mark.slow
-def test_what_somebody_made_up_is_not_advised(folder):
-    command("curvature", "run", *QUICK, "--top", "1", "--trace", "0", "--numbers", "0,4", folder=folder)
-    path = folder / "run/curvature_0-4.h5"
-    record = read_record(CurvatureData, path)
-    record.status[1] = PointStatus.PENDING
-    record.attributes |= {
-        "max_products": "\x1b[2J",
-        "seed": "1; rm -r x",
-        "identity": {"density_steps": [1]},
-        "function": "\x1b:f",
-    }
-    write_image(path, record_bytes(record), CURVATURE)
-    told = command("info", "run", folder=folder)
-    (words,) = [words for words in commands_of(told) if words[1] == "curvature"]
-    assert words[2:] == ["run", "--function", "module:callback_fn", *["--top", "1", "--trace", "0", "--numbers", "0,4"]]
-    assert "\x1b" not in told.stdout
+    assert commands_of(info(folder), "run") == [["landscape", "run", "run", "--function", "module:callback_fn"]]
 
 
 def test_a_run_behind_a_url(measured):
     with empty_memory() as store:
         store.put(str(measured / "run"), "/runs/one", recursive=True)
-        told = invoke("info", "memory://runs/one")
-        assert "5: epochs 0 to 4" in told.stdout
-        assert "pca, 3 x 3 points, 9 measured; complete" in told.stdout
-        assert "  landscape plot memory://runs/one/landscape_0-4_pca.h5\n" in told.stdout
-        assert "  landscape plot memory://runs/one/landscape_0-4_pca.h5 -o landscape_0-4_pca.png\n" in told.stdout
+        told = invoke("info", "memory://runs/one").stdout
+        assert "5: epochs 0 to 4" in told
+        assert "pca, 3 x 3 points, 9 measured; complete" in told
+        assert "  landscape plot memory://runs/one/landscape_0-4_pca.h5\n" in told
+        assert "  landscape plot memory://runs/one/landscape_0-4_pca.h5 -o landscape_0-4_pca.png\n" in told
         store.pipe_file("/runs/one/empty.h5", b"")
         assert "empty.h5 is empty" in invoke("info", "memory://runs/one").stdout
         assert "pca, 3 x 3 points" in invoke("info", "memory://runs/one/landscape_0-4_pca.h5").stdout

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from command_line import invoke
 from curvature_cases import build_curvature, leave_out
+from data_sets import with_test_set
 from figure_cases import build, build_line, build_unfinished
 from matplotlib.figure import Figure
 from PIL import Image
 
 from collectors.errors import LandscapeError
+from landscape.captions import barriers_caption, multiples_captions
 from landscape.comparison.comparison import Comparison
 from landscape.comparison.data import ComparisonData
 from landscape.curvature.curvature import Curvature
@@ -37,10 +39,15 @@ def folder(tmp_path_factory):
     line.metrics["accuracy"] = np.linspace(0.2, 0.9, 7)
     still = build(points=0)
     one = build(np.ones((1, 1)), points=0)
+    tested = with_test_set(build(rows=6, columns=7, points=0, num_samples=256, samples="first"))
+    tested.metrics["loss_stderr@test"] = np.full((6, 7), 0.1)
     datas = {
         "a": build(), "b": other, "line": line, "unfinished": build_unfinished(), "still": still, "one": one,
-        "wide": build(rows=4, columns=5),
+        "wide": build(rows=4, columns=5), "tested": tested, "straight": build_line([1.0, 3.0, 1.0]),
+        "curved": build_line([1.0, 100.0, 1.0]),
     }  # fmt: skip
+    for name in ("straight", "curved"):
+        datas[name].x[:] = [0.0, 0.5, 1.0]
     for name, data in datas.items():
         write_landscape(folder / f"{name}.h5", data)
     (folder / "curvature.h5").write_bytes(record_bytes(curvature_data()))
@@ -109,26 +116,43 @@ def test_a_gif_is_an_animation(folder, tmp_path):
         assert np.asarray(film.convert("RGB"))[0, 0].mean() < 50
 
 
-@pytest.mark.parametrize(
-    ("name", "typed", "caption", "shown"),
-    [
-        ("line", [], lambda path: Landscape.load(path).caption(), "A curve of loss"),
-        ("a", [], lambda path: Landscape.load(path).caption(), "Filled contours of loss"),
-        ("curvature", [], lambda path: Curvature.load(path).caption(), "Curves over checkpoints"),
-        ("curvature", ["--learning-rate", "0.05"],
-         lambda path: Curvature.load(path).caption(learning_rate=0.05), "Curves over checkpoints"),
-        ("curvature", ["--kind", "spectrum", "--number", "3"],
-         lambda path: Curvature.load(path).caption("spectrum", 3), "A density over eigenvalues"),
-        ("comparison", [], lambda path: Comparison.load(path).caption(), "A curve for each recipe"),
-    ],
-)  # fmt: skip
-def test_the_caption_is_that_of_python(folder, tmp_path, name, typed, caption, shown):
-    plot(folder / f"{name}.h5", "-o", tmp_path / "a.png", "--caption", "--dpi", "60", *typed)
+TWO = ["loss", "loss@test"]
+FLAT = "Flat: standard error of loss on test over samples is 0.1 at all 42 finite points."
+CAPTIONS = [
+    ("line", "", lambda line: line.caption(), "A curve of loss"),
+    ("a", "", lambda plane: plane.caption(), "Filled contours of loss"),
+    ("curvature", "", lambda made: made.caption(), "Curves over checkpoints"),
+    ("curvature", "--learning-rate 0.05", lambda made: made.caption(learning_rate=0.05), "Curves over checkpoints"),
+    ("curvature", "--kind spectrum --number 3", lambda made: made.caption("spectrum", 3), "A density over eigenvalues"),
+    ("comparison", "", lambda made: made.caption(), "A curve for each recipe"),
+    ("tested", "--kind difference --metric loss@test --metric loss",
+     lambda plane: plane.caption_difference("loss@test", "loss"),
+     "Filled contours of the loss on test minus loss on train of LeNet. The difference ranges"),
+    ("straight curved", "--kind barriers",
+     lambda *ways: barriers_caption(dict(zip(("straight", "curved"), ways, strict=True))),
+     "2 curves of loss between two networks. straight: The loss ranges from 1 to 3."),
+    pytest.param("tested", "--metric loss --metric loss@test", lambda plane: multiples_captions([plane], TWO),
+                 "Picture 1 of 2: Filled contours of loss on", marks=pytest.mark.slow),
+    ("tested", "--kind uncertainty --metric loss@test",
+     lambda plane: plane.caption("uncertainty", metric="loss@test"),
+     f"A heat map of the errors of loss on test of LeNet. {FLAT}"),
+    ("tested", "--kind merge_tree --persistence 0.5", lambda plane: plane.caption("merge_tree", persistence=0.5),
+     "A merge tree of the minima of loss on train of LeNet."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "typed", "caption", "shown"), CAPTIONS)
+def test_the_caption_is_that_of_python(folder, tmp_path, files, typed, caption, shown):
+    paths = [folder / f"{name}.h5" for name in files.split()]
+    plot(*paths, "-o", tmp_path / "a.png", "--caption", "--dpi", "60", *typed.split())
     text = (tmp_path / "a_caption.txt").read_text()
-    assert text == str(caption(folder / f"{name}.h5"))
+    load = {"curvature": Curvature, "comparison": Comparison}.get(files, Landscape).load
+    expected = caption(*map(load, paths))
+    several = expected if isinstance(expected, list) else [expected]
+    assert text == "\n".join(map(str, several))
     assert f"Alternative text: {shown}" in text
     with Image.open(tmp_path / "a.png") as picture:
-        assert picture.text["Description"].startswith(shown)
+        assert picture.text["Description"] == " ".join(item.alt for item in several)
 
 
 @pytest.mark.slow

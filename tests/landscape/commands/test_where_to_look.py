@@ -46,8 +46,10 @@ def test_landscapes(folder, arguments, files):
 
 
 def test_a_dry_run_and_what_lies_in_no_file_have_nothing_to_look_at(folder):
-    told = command("run", "run", *MEASURED, "--size", "3", "-o", "dry", "--dry-run", folder=folder)
+    told = command("run", "run", *MEASURED, "--size", "3", "-o", "dry", "--dry-run", "--plot", folder=folder)
     assert advised(told) == []
+    assert ".png" not in told.stdout
+    assert not list((folder / "dry").glob("*.png"))
     told = command("connect", "a.pt", "b.pt", "--points", "3", *MEASURED, folder=folder)
     assert advised(told) == []
 
@@ -95,9 +97,3 @@ def test_a_file_that_only_has_the_name_of_the_picture_stays(folder):
     assert "landscape_0-4_pca.png" in told.stderr
     assert (folder / "own/landscape_0-4_pca.png").read_text() == "mine"
     assert str(folder / "own/landscape_0-4_pca.h5") in told.stdout
-
-
-def test_nothing_is_drawn_of_a_dry_run(folder):
-    told = command("run", "run", *MEASURED, "--size", "3", "-o", "dry", "--dry-run", "--plot", folder=folder)
-    assert ".png" not in told.stdout
-    assert not list((folder / "dry").glob("*.png"))

@@ -14,8 +14,7 @@ from surfaces import landscape, surface
 from who_is_there import with_runs
 
 from landscape import Landscape
-from landscape.meshes.space import choose_space
-from landscape.meshes.surface_mesh import surface_mesh
+from landscape.meshes.surface_mesh import choose_space, surface_mesh
 from landscape.record.checks import PointStatus
 
 pytest.importorskip("trimesh")

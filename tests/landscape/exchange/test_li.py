@@ -1,7 +1,6 @@
 """Li et al.'s files, opened as their plot_2D.py, plot_1D.py, h52vtp.py and plot_surface.py open them."""
 
 import os
-import warnings
 from dataclasses import replace
 
 import h5py
@@ -24,6 +23,12 @@ def exported(data, folder):
     """Returns what Li et al.'s surface file of a landscape holds, by name."""
     with h5py.File(Landscape(data).export(folder / "a.h5", "li")[0], "r") as file:
         return {name: file[name].asstr()[()] if name == "dir_file" else file[name][:] for name in file}
+
+
+def surveyed(plane, callback_fn, folder):
+    """Measures a plane, whose directions are kept beside it, and returns the file of directions of its export."""
+    how = {"save_directions": True, "progress": False, "device_ids": [0]}
+    return evaluate(plane, callback_fn, size=3, output=folder / "a.h5", **how).export(folder / "li.h5", "li")[1]
 
 
 class TestSurface:
@@ -114,13 +119,7 @@ class TestDirections:
 
     def test_the_directions_that_a_survey_kept(self, tmp_path):
         directions = [{"weight": np.array([1.0, 0.5, 0.0, 0.0])}, {"weight": np.array([0.0, 0.0, -2.0, 1.0])}]
-        axis = np.linspace(0, 1, 3)
-        measured = evaluate(
-            custom_plane(bowl()[1], directions), bowl, x=axis, y=axis, output=tmp_path / "a.h5", save_directions=True,
-            progress=False, device_ids=[0],
-        )  # fmt: skip
-        written = measured.export(tmp_path / "li.h5", "li")
-        with h5py.File(written[1], "r") as file:
+        with h5py.File(surveyed(custom_plane(bowl()[1], directions), bowl, tmp_path), "r") as file:
             for name, direction in zip(("xdirection", "ydirection"), directions, strict=True):
                 # Their h5_util.read_list.
                 tensors = [file[name][str(index)] for index in range(len(file[name]))]
@@ -137,12 +136,8 @@ def partly_frozen():
 
 def test_directions_list_all_parameters_in_the_networks_order(tmp_path):
     network = partly_frozen()[1]
-    plane, axis = random_plane(network, seed=1), np.linspace(-1, 1, 3)
-    measured = evaluate(
-        plane, partly_frozen, x=axis, y=axis, output=tmp_path / "a.h5", save_directions=True, progress=False,
-        device_ids=[0],
-    )  # fmt: skip
-    with h5py.File(measured.export(tmp_path / "li.h5", "li")[1], "r") as file:
+    plane = random_plane(network, seed=1)
+    with h5py.File(surveyed(plane, partly_frozen, tmp_path), "r") as file:
         for group, direction in zip(("xdirection", "ydirection"), plane.directions, strict=True):
             tensors = [np.array(file[group][str(index)]) for index in range(len(file[group]))]
             # As their net_plotter.set_weights pairs them.
@@ -153,14 +148,9 @@ def test_directions_list_all_parameters_in_the_networks_order(tmp_path):
 
 
 def test_the_direction_of_a_line(tmp_path):
-    line, axis = random_line(partly_frozen()[1], seed=1), np.linspace(-1, 1, 3)
-    measured = evaluate(
-        line, partly_frozen, x=axis, output=tmp_path / "a.h5", save_directions=True, progress=False, device_ids=[0]
-    )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "the landscape has neither 'accuracy'")
-        written = measured.export(tmp_path / "li.h5", "li")
-    with h5py.File(written[1], "r") as file:
+    with pytest.warns(UserWarning, match="neither 'accuracy' nor"):
+        directions = surveyed(random_line(partly_frozen()[1], seed=1), partly_frozen, tmp_path)
+    with h5py.File(directions, "r") as file:
         assert list(file) == ["xdirection"]
 
 

@@ -10,11 +10,13 @@ from permutable_networks import NETWORKS, with_own_statistics
 from torch import nn
 
 from collectors.errors import CheckpointError
-from collectors.networks.readers import read_network
+from collectors.networks.readers import describe_network, read_network
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import MeasurementPlan, evaluate, line_between
 from landscape.errors import AlignmentError
 from landscape.paths.alignment import align
+from landscape.paths.axis_labels import AxisLabels, NoCommonPartsError
+from landscape.paths.graph_symmetries import OutputCheck, find_groups
 from landscape.paths.matching import permuted
 
 SAMPLES = 1024
@@ -82,16 +84,29 @@ def test_undone_to_the_bit(build, steps, sizes, batch):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_undone_in_networks_of_many_kinds(name):
+def test_groups_of_many_kinds_of_networks_change_no_outputs_and_are_undone(name):
     """Whole groups change places, and inside each their channels, in every group in another way."""
-    build, inputs, shapes, _ = NETWORKS[name]
+    build, inputs, shapes, unknown = NETWORKS[name]
     torch.manual_seed(0)
-    a, b = (with_own_statistics(build()) for _ in range(2))
-    groups = align(b, to=a, example=inputs()).groups
-    assert sorted(group.permutation.shape for group in groups) == shapes
-    state, rng = read_network(a), np.random.default_rng(2)
+    network, example = with_own_statistics(build()), inputs()
+    space, state = describe_network(network), read_network(network)
+    check = OutputCheck(network, example, state)
+    groups, not_known = find_groups(check.network, check.example, space)
+    assert sorted(group.permutation.shape for group in groups) == shapes, [str(group) for group in groups]
+    assert not_known == unknown
+    for group in groups:
+        order = np.roll(group.permutation, 1, -1)
+        assert check.difference(permuted(state, [group.permuted_by(order)])) < 1e-11, str(group)
+        # The check itself sees when one axis does not follow.
+        for axis in group.axes:
+            if not axis.name.endswith(".bias"):
+                partly = axis.permute(state[axis.name], order)
+                assert check.difference({**state, axis.name: partly}) > 1e-7, str(axis)
+    rng = np.random.default_rng(0)
     planted = permuted(state, [group.permuted_by(rng.permuted(group.permutation, axis=-1)) for group in groups])
-    found = align(planted, to=a, example=inputs())
+    assert check.difference(planted) < 1e-11
+    found = align(planted, to=network, example=example)
+    assert [str(group) for group in found.groups] == [str(group) for group in groups]
     assert found.distance_before > 0
     assert found.distance_after == 0
     np.testing.assert_equal(found.weights, state)
@@ -341,3 +356,24 @@ def test_arguments(two):
             align(b, to=a, example=X, groups=groups)
     with pytest.raises(ValueError, match="path must be a file on this machine"):
         align(b, to=a, example=X).save("s3://bucket/aligned.safetensors")
+
+
+def test_a_split_reaches_every_axis_of_a_label():
+    labels = AxisLabels()
+    (axis,) = labels.new_axes([12])
+    same = labels.new_axis(12)
+    labels.join(axis, same)
+    first, second = labels.divide([axis], (3, 4))
+    labels.fix(first)
+    assert labels.labels(same) == [*first, *second]
+    assert [labels.is_free(label) for label in labels.labels(same)] == [False, True]
+
+
+def test_labels_that_do_not_fit_are_fixed():
+    labels = AxisLabels()
+    one = [*labels.new_axis(2), *labels.new_axis(3)]
+    other = [*labels.new_axis(3), *labels.new_axis(2)]
+    labels.join(one, other)
+    assert not any(labels.is_free(label) for axis in (one, other) for label in labels.labels(axis))
+    with pytest.raises(NoCommonPartsError):
+        labels.divide([labels.new_axis(6)], (4, 2))

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from landscape import Measure, MeasurementPlan, SummaryLandscape, random_plane
 from landscape.cli import app
-from landscape.diagnosis.options import CheckOptions
 from landscape.planes import random_line
 from landscape.planes.pca import CENTERINGS
 from landscape.record.options import (
     OPTIONS,
     ChangeOptions,
+    CheckOptions,
     CompareOptions,
     CurvatureOptions,
     EigenvectorOptions,
