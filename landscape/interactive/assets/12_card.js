@@ -168,7 +168,7 @@ class Card extends TurnedCard {
     if (!this.flat) {
       const points = { current: this.standing, mark: this.selected };
       const marked = surfaceTraces(landscape, metric, this.scale, colours, this.frame, points);
-      this.depth = new Depth(landscape, metric, this.scale, marked, this.frame);
+      this.depth = new Depth(landscape, metric, this.scale, marked);
       const layout = this.depth.framed(surfaceLayout(landscape, metric, this.scale, this.frame), this.frame.cameras[settings.camera]);
       layout.scene.uirevision = settings.camera;
       layout.scene.camera = this.chooseCamera(listedCamera(layout.scene.camera));

@@ -21,12 +21,17 @@ function withHidden([surface, ...marks]) {
 
 class Depth {
   // The traces of a scene as they would be without a camera, the first of which is the surface.
-  constructor(landscape, metric, scale, traces, frame) {
-    Object.assign(this, { x: landscape.x, y: landscape.y, scale, frame, heights: landscape.drawn(metric, scale) });
+  constructor(landscape, metric, scale, traces) {
+    Object.assign(this, { x: landscape.x, y: landscape.y, scale, heights: landscape.drawn(metric, scale) });
     const [low, high] = finiteRange(this.heights.flatMap((row) => [...row]));
     this.range = high - low;
     this.traces = traces.map(({ name, x, y, z }) => ({ name, x: [...x], y: [...y], z: [...z] }));
     this.flat = landscape.thin || !(this.range > 0);
+    const [surface] = traces;
+    const across = (row, column) => [surface.x[0].length ? surface.x[row][column] : surface.x[column], surface.y[0].length ? surface.y[row][column] : surface.y[row]];
+    const [columns, rows] = [landscape.columns - 1, landscape.rows - 1];
+    // Pictures may be to scale or oblique; this takes their coordinates to those of the grid.
+    if (!this.flat) this.toGrid = affine(across(0, 0), across(0, columns), across(rows, 0), [this.x[0], this.x[columns]], [this.y[0], this.y[rows]]);
   }
 
   // The layout with a box that holds everything, and stays as it is when marks move; in it the surface keeps the
@@ -73,7 +78,7 @@ class Depth {
   // A mark that is a little below the surface lies on it.
   onSurface([x, y, z]) {
     if (this.flat) return [x, y, z];
-    const below = this.height(...this.frame.back(x, y)) - z;
+    const below = this.height(...this.toGrid(x, y)) - z;
     return [x, y, below > 0 && below <= LIFT * this.range ? z + below + 0.01 * this.range : z];
   }
 
@@ -92,8 +97,8 @@ class Depth {
   // Whether a straight line from a point to the eye meets the surface, which is bilinear in each cell.
   hides([x, y, z], eye) {
     if (this.flat) return false;
-    const from = [...this.frame.back(x, y), z + LIFT * this.range];
-    const to = [...this.frame.back(eye[0], eye[1]), eye[2]];
+    const from = [...this.toGrid(x, y), z + LIFT * this.range];
+    const to = [...this.toGrid(eye[0], eye[1]), eye[2]];
     const at = (time) => from.map((start, axis) => start + time * (to[axis] - start));
     const times = [0, 1];
     for (const [axis, lines] of [[0, this.x], [1, this.y]]) {
@@ -134,6 +139,16 @@ function moved(point, { eye, unit, ends }, distance) {
     if (length && room > 0) share = Math.min(share, 0.995 * room);
   }
   return point.map((value, axis) => value + share * way[axis]);
+}
+
+// The map that takes three corners of a picture's grid to (x, y) of the grid's ends.
+function affine([left, bottom], [rightX, rightY], [topX, topY], [firstX, lastX], [firstY, lastY]) {
+  const [a, b, c, d] = [rightX - left, topX - left, rightY - bottom, topY - bottom];
+  const size = a * d - b * c;
+  return (x, y) => {
+    const [across, up] = [((x - left) * d - (y - bottom) * b) / size, ((y - bottom) * a - (x - left) * c) / size];
+    return [firstX + across * (lastX - firstX), firstY + up * (lastY - firstY)];
+  };
 }
 
 // Where the camera of a drawn scene stands, in the coordinates of its axes, and what a unit of each axis measures there.

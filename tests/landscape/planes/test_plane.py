@@ -75,17 +75,6 @@ def test_a_residual_far_smaller_than_the_norm_keeps_its_digits():
     assert path.residual[0] == pytest.approx(expected, rel=1e-4)
 
 
-def test_parallel_and_zero_directions_are_refused():
-    space, readers = described(2)
-    direction = draw(space, 0)
-    twice = {name: -2 * values for name, values in direction.items()}
-    zero = {name: 0 * values for name, values in direction.items()}
-    with pytest.raises(PlaneError, match=r"the two directions are parallel \(cosine -1.0"):
-        project(readers, readers[0], (direction, twice), space)
-    with pytest.raises(PlaneError, match=r"direction 1 has the norm 0.0"):
-        project(readers, readers[0], (direction, zero), space)
-
-
 # --- axes ---
 
 
