@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..record.checks import PointStatus
+from ..sampling.coarse_cells import covering_points
 from ..scales.landscape_scale import missing_kinds
 from .sheet import Sheet
 
@@ -122,6 +123,14 @@ def washed(colors: Colormap, page: str) -> Colormap:
 
     rgb = colors(np.linspace(0, 1, 256))[:, :3]
     return ListedColormap(_STRENGTH * rgb + (1 - _STRENGTH) * np.array(to_rgb(page)))
+
+
+def plateaus(coarse: NDArray[Any], status: NDArray[Any], used: NDArray[Any]) -> NDArray[Any]:
+    """Returns the flat pieces of a surface, see ``blocks``, of which ``used`` has the corners."""
+    points = np.where(np.isfinite(coarse), covering_points(status), -1)
+    # A point that is no corner of the surface lies on its own plateau.
+    indices = np.arange(points.size).reshape(points.shape)
+    return blocks(np.where(np.isin(indices, points[points >= 0]) & ~used, indices, points))
 
 
 def blocks(points: NDArray[Any]) -> NDArray[Any]:

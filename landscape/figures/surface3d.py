@@ -14,14 +14,13 @@ from ..drawing import path as marks
 from ..drawing.appearance import SMALLEST_TYPE, readable
 from ..drawing.camera import FLOOR, best_camera, feet_on_surface
 from ..drawing.look import Axes, Look
-from ..drawing.missing import blocks, coarse_entry, edges, washed
+from ..drawing.missing import coarse_entry, edges, plateaus, washed
 from ..drawing.occlusion import Relief
 from ..drawing.placement import HEAD
 from ..drawing.sheet import Kind, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
 from ..drawing.times import marked, pieces, strong_color
 from ..grid.data import LandscapeData
-from ..sampling.coarse_cells import covering_points
 from ..scales.frame import span
 from ..scales.landscape_scale import missing_kinds
 
@@ -148,14 +147,10 @@ def _plateaus(
     """Returns coarse cells as flat pieces: corners, shape (n, 4, 3), colours of faces and of outlines, each (n, 4)."""
     from matplotlib.colors import to_rgba
 
-    heights = sheet.scale.heights(sheet.coarse)
-    points = np.where(np.isfinite(heights), covering_points(sheet.status), -1)
-    # A point that is no corner of the surface (``used``) lies on its own plateau.
-    indices = np.arange(points.size).reshape(points.shape)
-    points = np.where(np.isin(indices, points[points >= 0]) & ~used, indices, points)
-    if not (points >= 0).any():
+    pieces = plateaus(sheet.scale.heights(sheet.coarse), sheet.status, used)
+    if not len(pieces):
         return np.empty((0, 4, 3)), np.empty((0, 4)), np.empty((0, 4))
-    bottom, top, left, right, index = blocks(points).T
+    bottom, top, left, right, index = pieces.T
     # A cell at the border does not reach beyond it.
     x, y = (np.clip(edges(axis), axis[0], axis[-1]) for axis in sheet.plane)
     z = sheet.scale.heights(sheet.measured).reshape(-1)[index]

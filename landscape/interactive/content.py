@@ -13,6 +13,7 @@ from workers.metric_names import MetricName, other_datasets
 
 from ..drawing import texts
 from ..drawing.camera import NAMED, Camera, best_camera, plotly_box
+from ..drawing.missing import plateaus
 from ..drawing.path import network_marks
 from ..facts import page_facts
 from ..figures.difference import check_same_grid, difference, joint_status
@@ -20,7 +21,7 @@ from ..grid.data import LandscapeData
 from ..grid.differences import own_values
 from ..record.checks import PointStatus
 from ..roles import NETWORK
-from ..sampling.coarse_cells import covering_points
+from ..sampling.coarse_cells import coarse_values, covering_points
 from ..scales.choosing import choose_scale, is_share, may_be_share
 from ..scales.frame import ASPECTS, choose_frame
 from ..scales.landscape_scale import known, landscape_scale, path_values
@@ -40,9 +41,7 @@ def landscape_content(
         "name": name,
         "title": title(landscape),
         "note": note(landscape),
-        "precision": texts.precision_name(landscape.attributes.get("measurement_plan")),
         "estimates": {metric: "; ".join(texts.sampling_notes(landscape, metric)) for metric in landscape.metrics},
-        "largest_gap": (landscape.attributes.get("sampling") or {}).get("largest_gap"),
         "unit": str(landscape.attributes.get("unit") or "checkpoint"),
         "geometry": None if geometry is None else geometry.to_distances.tolist(),
         "frames": {} if landscape.y is None else {aspect: _frame(landscape, aspect, cameras) for aspect in ASPECTS},
@@ -56,6 +55,7 @@ def landscape_content(
         "metric_differences": metric_differences(landscape),
         "status": _encoded(landscape.status, "u1"),
         "cover": _cover(landscape.status),
+        "plateaus": {metric: _plateaus(landscape[metric], landscape.status) for metric in landscape.metrics},
         "scales": {metric: _scales(landscape, metric) for metric in landscape.metrics},
         "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape),
         "facts": page_facts(landscape),
@@ -78,10 +78,7 @@ def note(landscape: LandscapeData) -> str:
     """Returns what kind of plane or line it is, its size, what is not measured, and a precision that is not full."""
     kind = "" if landscape.attributes.get("decomposition") is None else texts.kind_text(landscape)
     kind = {"pca": "principal directions of the checkpoints", "random": "random directions"}.get(kind.lower(), kind)
-    size = f"line of {len(landscape.x)} points"
-    if landscape.y is not None:
-        size = f"{len(landscape.x)} × {len(landscape.y)} points"
-    counts = landscape.status_counts
+    size, counts = _size(landscape), landscape.status_counts
     unfinished = ", ".join(
         f"{counts[status]} {status.name.lower()}"
         for status in (PointStatus.INTERPOLATED, PointStatus.FAILED, PointStatus.PENDING)
@@ -90,6 +87,12 @@ def note(landscape: LandscapeData) -> str:
     if counts[PointStatus.PENDING]:
         size += f", {texts.measured_share(landscape.status)} measured"
     return "; ".join(part for part in (kind, size, unfinished, *texts.precision_notes(landscape)) if part)
+
+
+def _size(landscape: LandscapeData) -> str:
+    if landscape.y is None:
+        return f"line of {len(landscape.x)} points"
+    return f"{len(landscape.x)} × {len(landscape.y)} points"
 
 
 def _frame(landscape: LandscapeData, aspect: str, cameras: Mapping[str, Camera | None]) -> dict[str, Any]:
@@ -110,30 +113,48 @@ def _frame(landscape: LandscapeData, aspect: str, cameras: Mapping[str, Camera |
     }
 
 
-def difference_scales(first: LandscapeData, second: LandscapeData) -> dict[str, Any] | None:
-    """Returns by metric the scale that ``plot_difference`` chooses; None where the grids are not the same."""
+def difference_content(first: LandscapeData, second: LandscapeData) -> dict[str, Any] | None:
+    """Returns what the page's difference of two landscapes has beside values; None where the grids are not the same."""
     try:
         check_same_grid(first, second)
     except ValueError:
         return None
+    shared = [metric for metric in first.metrics if metric in second.metrics]
+    values = {metric: difference(first[metric], second[metric]) for metric in shared}
     status = joint_status(first.status, second.status)
-    found = {}
-    for metric in first.metrics:
-        if metric in second.metrics:
-            values = known(difference(first[metric], second[metric]), status)
-            found[metric] = _as_json(choose_scale(values, symmetric=True, metric=metric), values, metric)
-    return found
+    return {"cover": _cover(status), **_difference(values, status, first, second)}
 
 
-def difference_cover(first: LandscapeData, second: LandscapeData) -> str | None:
-    """Returns which points cover those that are pending in either landscape; None where there are none."""
-    return _cover(joint_status(first.status, second.status)) if first.shape == second.shape else None
+def _difference(
+    values: Mapping[str, NDArray[Any]], status: NDArray[Any], first: LandscapeData, second: LandscapeData
+) -> dict[str, Any]:
+    """Returns by metric the scale that ``plot_difference`` chooses and the surface's flat pieces, and what it says."""
+    shown = {metric: known(each, status) for metric, each in values.items()}
+    scales = {metric: choose_scale(each, symmetric=True, metric=metric) for metric, each in shown.items()}
+    return {
+        "scales": {metric: {"auto": _as_json(scales[metric], each, metric)} for metric, each in shown.items()},
+        "plateaus": {metric: _plateaus(each, status) for metric, each in values.items()},
+        "note": "; ".join([_size(first), *texts.precision_notes(first, second)]),
+        "estimate": "; ".join(texts.missed_notes(first, second)),
+    }
 
 
 def _cover(status: NDArray[Any]) -> str | None:
     """Returns the points from which coarse cells take their values; base64 of int32, or None where there are none."""
     points = covering_points(status)
     return _encoded(points, "<i4") if (points >= 0).any() else None
+
+
+def _plateaus(values: NDArray[Any], status: NDArray[Any]) -> list[list[int]]:
+    """Returns the flat pieces of a surface, see ``plateaus``: coarse cells, and measured points that it leaves out."""
+    if values.ndim < 2 or not (status == PointStatus.PENDING).any():
+        return []
+    from scipy.ndimage import binary_opening
+
+    # The surface is of all cells whose four corners have values.
+    used = binary_opening(np.isfinite(values), np.ones((2, 2)))
+    found: list[list[int]] = plateaus(coarse_values(values, status), status, used).tolist()
+    return found
 
 
 def metric_differences(landscape: LandscapeData) -> list[dict[str, Any]]:
@@ -146,9 +167,8 @@ def metric_differences(landscape: LandscapeData) -> list[dict[str, Any]]:
         for other in map(str, later):
             if other not in landscape.metrics or name.is_error or len(found) == _MOST_DIFFERENCES:
                 continue
-            values = known(difference(landscape[other], landscape[str(name)]), landscape.status)
-            scale = _as_json(choose_scale(values, symmetric=True, metric=other), values, other)
-            found.append({"metrics": [other, str(name)], "scale": scale})
+            values = {other: difference(landscape[other], landscape[str(name)])}
+            found.append({"metrics": [other, str(name)], **_difference(values, landscape.status, landscape, landscape)})
     return found
 
 

@@ -16,6 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from collectors.files.local_files import write_files
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
@@ -24,10 +26,15 @@ from ..drawing.camera import CameraChoice, offered_cameras
 from ..grid.data import LandscapeData
 from ..replacing import check_no_input
 from ..scales.frame import ASPECTS
-from .content import difference_cover, difference_scales, landscape_content, title
+from .content import difference_content, landscape_content, title
 
 SIZES = ("full", "small")
 SCRIPT_NAME = "plotly.min.js"
+# Perceptually uniform and safe for colour-blind readers; matplotlib's names, by the page's.
+_COLOUR_MAPS = {
+    "Viridis": "viridis", "Cividis": "cividis", "Magma": "magma", "Inferno": "inferno", "Plasma": "plasma",
+    "Greys": "Greys_r",
+}  # fmt: skip
 
 _LINE_ENDS = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"})
 
@@ -103,22 +110,22 @@ def page_html(
     shown = _checked(landscapes, may_be_empty=live is not None)
     code = "(() => {\n'use strict';\n" + _joined(".js") + "})();\n"
     camera_shown, cameras = offered_cameras(camera)
-    pairs = list(itertools.combinations(enumerate(shown), 2))
     content = {
         "landscapes": [
             landscape_content(item, name, cameras) for item, name in zip(shown, landscape_names(shown), strict=True)
         ],
         # By the indices of the two landscapes, the smaller first: a difference and its opposite have one scale.
         "differences": {
-            f"{one} {two}": scales
-            for (one, first), (two, second) in pairs
-            if (scales := difference_scales(first, second)) is not None
+            f"{one} {two}": found
+            for (one, first), (two, second) in itertools.combinations(enumerate(shown), 2)
+            if (found := difference_content(first, second)) is not None
         },
-        "covers": {f"{one} {two}": difference_cover(first, second) for (one, first), (two, second) in pairs},
         "live": live,
         "aspect": check_choice("aspect", aspect, ASPECTS),
         "camera": camera_shown,
         "cameras": list(cameras),
+        "colours": {name: _colours(colormap) for name, colormap in _COLOUR_MAPS.items()},
+        "diverging": _colours("RdBu_r"),
     }
     if heading is None:
         heading = title(shown[0]) if len(shown) == 1 else f"{len(shown)} loss landscapes"
@@ -183,6 +190,15 @@ def _checked(landscapes: LandscapeData | Sequence[LandscapeData], *, may_be_empt
     if not every and not may_be_empty:
         raise wrong_value("landscapes", "at least one landscape", landscapes)
     return every
+
+
+def _colours(name: str) -> list[tuple[float, str]]:
+    """Returns places on a colour map, from 0 to 1, and their colours, as plotly takes them."""
+    import matplotlib
+    from matplotlib.colors import to_hex
+
+    colors = matplotlib.colormaps[name]
+    return [(place, to_hex(colors(place))) for place in np.linspace(0, 1, 17).tolist()]
 
 
 @functools.cache

@@ -79,7 +79,7 @@ class ProjectedCheckpoints:
 def project(
     checkpoints: Sequence[StateReader], origin: StateReader, directions: Sequence[Direction], space: WeightSpace
 ) -> Projection:
-    """Projects checkpoints by least squares on one or two directions of any length and angle; the origin gets zeros."""
+    """Projects checkpoints by least squares on one or two independent directions; the origin gets zeros."""
     dimension = len(directions)
     products = np.zeros((len(checkpoints), dimension))
     gram = np.zeros((dimension, dimension))
@@ -88,8 +88,6 @@ def project(
         products += block.differences @ rows.T
         gram += rows @ rows.T
     norms = np.sqrt(np.diag(gram))
-    cosine = float(gram[0, 1] / (norms[0] * norms[1])) if dimension == 2 and norms.all() else None
-    check_independent(norms, cosine)
     # Scaled to unit directions first: lengths that differ by many orders of magnitude must cost no digits.
     scaled = np.linalg.solve(gram / np.outer(norms, norms), (products / norms).T).T
     coordinates = scaled / norms + 0.0

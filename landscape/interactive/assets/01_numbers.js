@@ -19,6 +19,11 @@ function doubles(text) {
   return new Float64Array(bytes(text).buffer);
 }
 
+// Numbers as Plotly takes them: nothing where one is not finite.
+function finite(values) {
+  return Array.from(values, (value) => (Number.isFinite(value) ? value : null));
+}
+
 // An object that has the given names only: every other one has "constructor", "__proto__" and the like from birth.
 function mapping(entries) {
   const found = Object.create(null);
@@ -30,6 +35,10 @@ function mapping(entries) {
 function parsed(text) {
   const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
   return JSON.parse(text, (_, value) => (isObject(value) ? mapping(Object.entries(value)) : value));
+}
+
+function clamp(value, low, high) {
+  return Math.min(Math.max(value, low), high);
 }
 
 // The shortest text that reads back as the same number, for files.

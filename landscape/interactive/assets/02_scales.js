@@ -4,21 +4,14 @@
 class Scale {
   // Heights may reach beyond the colours, from bottom to top: a path may lie lower than every grid point.
   constructor(kind, low, high, { threshold = 1, bottom = low, top = high, levels = null, texts = null } = {}) {
-    Object.assign(this, { kind, low, high, threshold, bottom, top, levels, texts });
+    const [empty, flat] = [Number.isNaN(low), !(high > low)];
+    Object.assign(this, { kind, low, high, threshold, bottom, top, levels, texts, empty, flat });
   }
 
   // The scale of heights.
   get tall() {
     if (this.bottom === this.low && this.top === this.high) return this;
     return new Scale(this.kind, this.bottom, this.top, { threshold: this.threshold });
-  }
-
-  get empty() {
-    return Number.isNaN(this.low);
-  }
-
-  get flat() {
-    return !(this.high > this.low);
   }
 
   // The height of a value, unclipped; NaN where there is none.
@@ -34,7 +27,7 @@ class Scale {
 
   // The height at which a value is drawn; one without a logarithm is drawn at the lower end, as in the figures.
   drawn(value) {
-    return this.height(Number.isFinite(value) ? Math.min(Math.max(value, this.low), this.high) : NaN);
+    return this.height(Number.isFinite(value) ? clamp(value, this.low, this.high) : NaN);
   }
 
   // Lowest and highest drawn height, apart from each other even where all values are one.
@@ -82,12 +75,6 @@ class Scale {
       return level < 0 ? shortText(tick, digits) : this.texts[level].replaceAll("-", "\u2212");
     });
   }
-
-  // Whether the ends cut off values.
-  clipped(values) {
-    const [low, high] = finiteRange(values);
-    return { below: low < this.low, above: high > this.high };
-  }
 }
 
 function scaleLabel(text, scale) {
@@ -125,7 +112,7 @@ function decades(low, high, count) {
 // The scale for some landscapes together, each with one of its metrics, then the ends that the user gave. The rule that
 // joins scales is that of joint_scale in landscape/scales/landscape_scale.py.
 function scaleFor(pairs, { scale, low, high }) {
-  const suggested = (kind) => pairs.map(([landscape, metric]) => landscape.suggested(metric, kind)).filter((item) => item);
+  const suggested = (kind) => pairs.map(([landscape, metric]) => landscape.scales[metric]?.[kind]).filter(Boolean);
   const found = suggested(scale).length ? suggested(scale) : suggested("auto");
   if (!found.length) return new Scale("linear", NaN, NaN);
   const [least, most] = [(name) => Math.min(...found.map((item) => item[name])), (name) => Math.max(...found.map((item) => item[name]))];
@@ -142,4 +129,20 @@ function scaleFor(pairs, { scale, low, high }) {
   const own = found.length === 1 && !given(low) && !given(high) ? { levels: found[0].levels, texts: found[0].texts } : {};
   const { bottom, top } = ends;
   return new Scale(kind, ends.low, ends.high, { threshold: least("threshold"), bottom, top, ...own });
+}
+
+// Red, green and blue of a colour that is written as "#rrggbb" or "rgb(r,g,b)".
+function channels(text) {
+  return text[0] === "#" ? [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16)) : text.match(/\d+/g).map(Number);
+}
+
+// The part of a colour scale between two heights, given the heights of the whole: the same height keeps its colour.
+function partOf(colours, [low, high], [bottom, top]) {
+  const stops = colours.map(([, text]) => channels(text));
+  const at = (height) => {
+    const place = clamp((height - bottom) / (top - bottom), 0, 1) * (colours.length - 1);
+    const first = Math.min(Math.floor(place), colours.length - 2);
+    return `rgb(${stops[first].map((value, index) => Math.round(value + (place - first) * (stops[first + 1][index] - value))).join(",")})`;
+  };
+  return Array.from({ length: 33 }, (_, index) => [index / 32, at(low + ((high - low) * index) / 32)]);
 }

@@ -7,20 +7,11 @@ const CELL_PIXELS = 560;
 class Frame {
   // The matrix takes (x, y) to the picture's coordinates; null leaves them as they are.
   // The box has the proportions of a surface, and each camera is counted from the surface's middle in units of the box.
-  constructor({ matrix, ratio, notes, labels, box, cameras }, aspect) {
-    this.matrix = matrix ?? [[1, 0], [0, 1]];
-    this.toScale = matrix !== null;
-    Object.assign(this, { ratio, notes, labels, box, cameras, aspect });
-  }
-
-  get oblique() {
-    return this.matrix[0][1] !== 0;
-  }
-
-  // What stands at the axes of a surface's floor, where there is little room.
-  get floor() {
-    if (!this.toScale) return ["x", "y"];
-    return ["distance along x", this.oblique ? "distance across x" : "distance along y"];
+  constructor(fields, aspect) {
+    Object.assign(this, fields, { aspect, matrix: fields.matrix ?? [[1, 0], [0, 1]], toScale: fields.matrix !== null });
+    this.oblique = this.matrix[0][1] !== 0;
+    // What stands at the axes of a surface's floor, where there is little room.
+    this.floor = this.toScale ? ["distance along x", this.oblique ? "distance across x" : "distance along y"] : ["x", "y"];
   }
 
   place(x, y) {
@@ -46,6 +37,11 @@ class Frame {
     return points ? { ...points, ...this.placeAll(points.x, points.y) } : points;
   }
 
+  // The coordinates of columns and of rows, in a picture that is not oblique.
+  sides(x, y) {
+    return { x: Array.from(x, (value) => this.place(value, 0)[0]), y: Array.from(y, (value) => this.place(0, value)[1]) };
+  }
+
   // The picture's ends: left, right, bottom, top.
   limits([left, right], [bottom, top]) {
     const corners = [[left, bottom], [right, bottom], [left, top], [right, top]].map(([x, y]) => this.place(x, y));
@@ -57,8 +53,8 @@ class Frame {
   // oblique plane are read off on a fine grid that covers it. "how" is "between" for values interpolated bilinearly, as
   // contours are, or "cells".
   grid(x, y, rows, how) {
-    if (!this.oblique) return { x: Array.from(x, (value) => this.place(value, 0)[0]), y: Array.from(y, (value) => this.place(0, value)[1]), z: rows };
-    const ends = how === "cells" ? [edges(x), edges(y)] : [x, y].map((axis) => (axis.length > 1 ? [axis[0], axis[axis.length - 1]] : edges(axis)));
+    if (!this.oblique) return { ...this.sides(x, y), z: rows };
+    const ends = [x, y].map((axis) => (how === "cells" || axis.length < 2 ? edges(axis) : [axis[0], axis.at(-1)]));
     const [left, right, bottom, top] = this.limits(...ends);
     const size = (how === "cells" ? CELL_PIXELS : CONTOUR_PIXELS) / Math.max(right - left, top - bottom);
     const steps = [Math.ceil((right - left) * size), Math.ceil((top - bottom) * size)];
@@ -77,8 +73,8 @@ class Frame {
 
   // A grid's points for a surface, which may be a parallelogram.
   surface(x, y) {
-    if (!this.oblique) return { x: Float64Array.from(x, (value) => this.place(value, 0)[0]), y: Float64Array.from(y, (value) => this.place(0, value)[1]) };
-    const all = Array.from(y, (up) => Array.from(x, (across) => this.place(across, up)));
-    return { x: all.map((row) => row.map(([u]) => u)), y: all.map((row) => row.map(([, v]) => v)) };
+    if (!this.oblique) return this.sides(x, y);
+    const rows = Array.from(y, (up) => this.placeAll(x, x.map(() => up)));
+    return { x: rows.map((row) => row.x), y: rows.map((row) => row.y) };
   }
 }

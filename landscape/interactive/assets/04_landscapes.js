@@ -4,51 +4,25 @@
 const MOST_DOTS = 4000;
 
 class Landscape {
-  constructor(content) {
-    Object.assign(this, content);
-    this.x = doubles(content.x);
-    this.isLine = content.y === null;
-    this.y = this.isLine ? Float64Array.of(0) : doubles(content.y);
-    this.status = bytes(content.status);
-    this.cover = content.cover && integers(content.cover);
-    this.metrics = decoded(content.metrics);
-    this.frames = Object.fromEntries(Object.entries(content.frames ?? {}).map(([aspect, frame]) => [aspect, new Frame(frame, aspect)]));
-    this.origin = { ...content.origin, metrics: decoded(content.origin.metrics) };
-    if (content.checkpoints) {
-      const path = content.checkpoints;
-      this.checkpoints = {
-        ...path,
-        x: doubles(path.x),
-        y: this.isLine ? new Float64Array(path.number.length) : doubles(path.y),
-        residual: doubles(path.residual),
-        metrics: decoded(path.metrics),
-        projected: decoded(path.projected),
-        status: bytes(path.status),
-      };
-    }
+  constructor(fields) {
+    Object.assign(this, fields);
+    [this.columns, this.rows] = [this.x.length, this.y.length];
+    this.thin = this.rows < 2 || this.columns < 2;
+    // The rows of each run's path; rows of different runs are never joined.
+    this.paths = this.checkpoints?.paths ?? [];
+    // The longest path.
+    this.walked = this.paths.reduce((longest, rows) => (rows.length > longest.length ? rows : longest), []);
+    // Networks that belong to no run, without the origin, which has its star.
+    this.networks = this.checkpoints?.networks ?? [];
+    // The player's steps: the checkpoints of a single run, or the different numbers that those of several runs have.
+    const numbers = this.paths.flat().map((row) => this.checkpoints.number[row]);
+    this.steps = this.paths.length < 2 ? numbers : [...new Set(numbers)].sort((one, two) => one - two);
   }
 
   // How far two points lie apart in weight space, or in coordinates where the directions' lengths are not known.
   distance(x0, y0, x1, y1) {
     const [[along, shear], [, across]] = this.geometry ?? [[1, 0], [0, 1]];
     return Math.hypot(along * (x1 - x0) + shear * (y1 - y0), across * (y1 - y0));
-  }
-
-  // The rows of each run's path; rows of different runs are never joined.
-  get paths() {
-    return this.checkpoints?.paths ?? [];
-  }
-
-  // The longest path.
-  get walked() {
-    return this.paths.reduce((longest, rows) => (rows.length > longest.length ? rows : longest), []);
-  }
-
-  // The player's steps: the checkpoints of a single run, or the different numbers that those of several runs have.
-  get steps() {
-    const { paths } = this;
-    if (paths.length < 2) return this.walked.map((row) => this.checkpoints.number[row]);
-    return [...new Set(paths.flat().map((row) => this.checkpoints.number[row]))].sort((one, two) => one - two);
   }
 
   // How far each run has come at a step: its rows until then, at least its first. A run that has ended waits at its end.
@@ -61,22 +35,15 @@ class Landscape {
     });
   }
 
-  // Networks that belong to no run, without the origin, which has its star.
-  get networks() {
-    return this.checkpoints?.networks ?? [];
-  }
-
-  get columns() {
-    return this.x.length;
-  }
-
-  get rows() {
-    return this.y.length;
-  }
-
   // The coordinates of grid points, by their indices.
   points(indices) {
     return { x: indices.map((index) => this.x[index % this.columns]), y: indices.map((index) => this.y[Math.floor(index / this.columns)]) };
+  }
+
+  // What a function returns of each point, row by row.
+  byRow(read) {
+    const { columns } = this;
+    return Array.from(this.y, (_y, row) => Array.from(this.x, (_x, column) => read(row * columns + column, row, column)));
   }
 
   values(metric) {
@@ -89,10 +56,6 @@ class Landscape {
     return Array.from({ length: this.rows }, (_, row) => heights.subarray(row * this.columns, (row + 1) * this.columns));
   }
 
-  suggested(metric, kind) {
-    return this.scales[metric]?.[kind] ?? null;
-  }
-
   // A metric in words, with the data set where there are several: "loss on test".
   text(metric) {
     return this.names[metric]?.text ?? metric;
@@ -101,10 +64,6 @@ class Landscape {
   // What a metric measures; metrics of one quantity share a scale.
   quantity(metric) {
     return this.names[metric]?.quantity ?? metric;
-  }
-
-  isError(metric) {
-    return this.names[metric]?.is_error ?? false;
   }
 
   // The standard error of a metric, by the names in its own list of values; nothing where there is none.
@@ -146,70 +105,67 @@ class Landscape {
 
   csv() {
     const names = Object.keys(this.metrics);
-    const lines = [["x", ...(this.isLine ? [] : ["y"]), ...names, "status"].map(csvField).join(",")];
-    for (let row = 0; row < this.rows; row += 1) {
-      for (let column = 0; column < this.columns; column += 1) {
-        const index = row * this.columns + column;
-        lines.push([
-          exactText(this.x[column]),
-          ...(this.isLine ? [] : [exactText(this.y[row])]),
-          ...names.map((name) => exactText(this.metrics[name][index])),
-          STATUS[this.status[index]],
-        ].join(","));
-      }
-    }
-    return `${lines.join("\n")}\n`;
+    const axes = this.isLine ? ["x"] : ["x", "y"];
+    const lines = this.byRow((index) => {
+      const place = this.points([index]);
+      const numbers = [...axes.map((axis) => place[axis][0]), ...names.map((name) => this.metrics[name][index])];
+      return [...numbers.map(exactText), STATUS[this.status[index]]].join(",");
+    });
+    return `${[[...axes, ...names, "status"].map(csvField).join(","), ...lines.flat()].join("\n")}\n`;
   }
 }
 
-function decoded(texts) {
-  return mapping(Object.entries(texts).map(([name, text]) => [name, doubles(text)]));
+// A landscape from the page's JSON.
+function readLandscape(content) {
+  const { checkpoints: path, origin } = content;
+  const decoded = (texts) => mapping(Object.entries(texts).map(([name, text]) => [name, doubles(text)]));
+  const isLine = content.y === null;
+  const checkpoints = path && {
+    ...path,
+    x: doubles(path.x),
+    y: isLine ? new Float64Array(path.number.length) : doubles(path.y),
+    residual: doubles(path.residual),
+    metrics: decoded(path.metrics),
+    projected: decoded(path.projected),
+    status: bytes(path.status),
+  };
+  return new Landscape({
+    ...content,
+    isLine,
+    checkpoints,
+    x: doubles(content.x),
+    y: isLine ? Float64Array.of(0) : doubles(content.y),
+    status: bytes(content.status),
+    cover: content.cover && integers(content.cover),
+    metrics: decoded(content.metrics),
+    frames: Object.fromEntries(Object.entries(content.frames).map(([aspect, frame]) => [aspect, new Frame(frame, aspect)])),
+    origin: { ...origin, metrics: decoded(origin.metrics) },
+  });
 }
 
 // First minus second: all metrics of two landscapes, or two metrics of one. A point counts as measured where it is so in both.
-class Difference extends Landscape {
-  constructor(first, second, scales, { metrics = null, cover = null } = {}) {
-    super({ ...EMPTY, y: first.isLine ? null : "", cover });
-    this.x = first.x;
-    this.y = first.y;
-    this.isDifference = true;
-    this.scales = scales;
-    const parts = metrics ? metrics.map((metric) => first.text(metric)) : [first.name, second.name];
-    this.title = parts.join(" \u2212 ");
-    this.name = ["difference", ...parts].join("_");
-    this.axis_labels = first.axis_labels;
-    this.frames = first.frames;
-    this.geometry = first.geometry;
-    this.facts = [["difference", this.title], ...(metrics ? [["landscape", first.title]] : [["first", first.title], ["second", second.title]])];
-    const shared = Object.keys(first.metrics).filter((name) => name in second.metrics && !first.isError(name));
-    const pairs = metrics ? [[this.title, ...metrics]] : shared.map((name) => [name, name, name]);
-    this.names = metrics ? mapping([]) : first.names;
-    this.only = metrics ? this.title : null;
-    this.metrics = mapping(
-      pairs.map(([name, one, two]) => [name, first.metrics[one].map((value, index) => value - second.metrics[two][index])]),
-    );
+function differenceOf(first, second, { metrics, scales, cover, plateaus, note, estimate }) {
+  const parts = metrics ? metrics.map((metric) => first.text(metric)) : [first.name, second.name];
+  const title = parts.join(" \u2212 ");
+  const shared = Object.keys(first.metrics).filter((name) => name in second.metrics && !first.names[name].is_error);
+  const pairs = metrics ? [[title, ...metrics]] : shared.map((name) => [name, name, name]);
+  // Two metrics of one landscape are a metric of their own.
+  const own = (values) => (metrics ? mapping([[title, Object.values(values)[0]]]) : values);
+  return new Landscape({
+    ...first, title, note, checkpoints: null, isDifference: true, only: metrics ? title : null,
+    name: ["difference", ...parts].join("_"),
+    scales: own(scales),
+    plateaus: own(plateaus),
+    facts: [["difference", title], ...(metrics ? [["landscape", first.title]] : [["first", first.title], ["second", second.title]])],
     // Both metrics of one landscape are known at the same points.
-    if (metrics) this.cover = first.cover;
-    this.status = first.status.map((status, index) => jointStatus(status, second.status[index]));
-    const [rows, columns] = [this.rows, this.columns];
-    this.note = first.isLine ? `line of ${columns} points` : `${columns} \u00d7 ${rows} points`;
-    const precisions = [...new Set([first.precision, second.precision])];
-    if (precisions.join() !== "float32") this.note += `; measured in ${precisions.join(" and ")}`;
-    const gap = Math.max(first.largest_gap ?? 0, second.largest_gap ?? 0);
-    const text = gap > 1 ? `features narrower than ${gap} points may be missed` : "";
-    this.estimates = mapping(pairs.map(([name]) => [name, text]));
-  }
-
-  // The choice of the page does not count: a logarithm has no place for both signs.
-  suggested(metric) {
-    return this.scales[metric] ?? null;
-  }
+    cover: metrics ? first.cover : cover && integers(cover),
+    status: first.status.map((status, index) => jointStatus(status, second.status[index])),
+    names: metrics ? mapping([]) : first.names,
+    metrics: mapping(pairs.map(([name, one, two]) => [name, first.metrics[one].map((value, index) => value - second.metrics[two][index])])),
+    estimates: mapping(pairs.map(([name]) => [name, estimate])),
+    origin: { x: 0, y: 0, metrics: {}, status: PENDING, label: "origin", named: false },
+  });
 }
-
-const EMPTY = {
-  x: "", status: "", metrics: {}, origin: { x: 0, y: 0, metrics: {}, status: 0, label: "origin", named: false }, checkpoints: null, facts: [],
-  scales: {}, names: {}, complete: true, unit: "checkpoint",
-};
 
 function jointStatus(first, second) {
   return [FAILED, PENDING, INTERPOLATED].find((status) => first === status || second === status) ?? MEASURED;

@@ -8,11 +8,7 @@ const HATCHES = 60;
 
 // The cells as a trace of a map, drawn on a scale like the values, and the hatching above them.
 function coarseTraces(landscape, metric, scale, { colorscale, zmin, zmax }, frame) {
-  const { columns } = landscape;
-  const rows = Array.from({ length: landscape.rows }, (_, row) => Array.from({ length: columns }, (_unused, column) => {
-    const value = scale.drawn(landscape.coarse(row * columns + column, metric));
-    return Number.isNaN(value) ? null : value;
-  }));
+  const rows = landscape.byRow((index) => finite([scale.drawn(landscape.coarse(index, metric))])[0]);
   if (rows.every((row) => row.every((value) => value === null))) return [];
   return [
     {
@@ -41,10 +37,7 @@ function hatching(landscape, isCoarse, frame) {
       begun = null;
     }
   }
-  return {
-    name: "hatching", type: "scatter", mode: "lines", ...frame.placeAll(across, up), hoverinfo: "skip", connectgaps: false,
-    line: { color: colour("card"), width: 1 },
-  };
+  return strokes("hatching", frame.placeAll(across, up), { color: colour("card"), width: 1 });
 }
 
 // The n + 1 bounds of the cells around n coordinates.
@@ -58,26 +51,19 @@ function plateaus(landscape, metric, scale, colours, frame) {
   const mesh = { x: [], y: [], z: [], i: [], j: [], k: [], facecolor: [] };
   const outline = { x: [], y: [], z: [] };
   // A cell at the border does not reach beyond it.
-  const clipped = (axis) => bounds(axis).map((value) => Math.min(Math.max(value, axis[0]), axis[axis.length - 1]));
+  const clipped = (axis) => bounds(axis).map((value) => clamp(value, axis[0], axis.at(-1)));
   const [x, y] = [clipped(landscape.x), clipped(landscape.y)];
   const [low, high] = scale.ends;
   const paint = partOf(colours, [low, high], [low, high]);
   const page = channels(colour("card"));
-  for (const [top, bottom, left, right, index] of coarseBlocks(landscape, metric, scale)) {
+  for (const [top, bottom, left, right, index] of landscape.plateaus[metric] ?? []) {
     const height = scale.drawn(landscape.values(metric)[index]);
-    const ring = [[left, top], [right, top], [right, bottom], [left, bottom]].map(([column, row]) => frame.place(x[column], y[row]));
+    const ring = frame.placeAll([x[left], x[right], x[right], x[left]], [y[top], y[top], y[bottom], y[bottom]]);
     const first = mesh.x.length;
-    for (const [u, v] of ring) {
-      mesh.x.push(u);
-      mesh.y.push(v);
-      mesh.z.push(height);
+    for (const [axis, places] of Object.entries({ ...ring, z: Array(4).fill(height) })) {
+      mesh[axis].push(...places);
+      outline[axis].push(...places, places[0], null);
     }
-    for (const [u, v] of [...ring, ring[0]]) {
-      outline.x.push(u);
-      outline.y.push(v);
-      outline.z.push(height);
-    }
-    for (const list of Object.values(outline)) list.push(null);
     mesh.i.push(first, first);
     mesh.j.push(first + 1, first + 2);
     mesh.k.push(first + 2, first + 3);
@@ -87,62 +73,15 @@ function plateaus(landscape, metric, scale, colours, frame) {
   }
   if (!mesh.x.length) return [];
   const light = { ambient: 1, diffuse: 0, specular: 0, fresnel: 0 };
+  // The measured points themselves, where they are fewer than coarse cells.
+  const there = landscape.marked(metric);
+  const heights = there.map((index) => scale.drawn(landscape.values(metric)[index]));
+  const dots = { ...frame.placed(landscape.points(there)), z: heights };
   return [
     { name: "coarse", type: "mesh3d", ...mesh, flatshading: true, lighting: light, hoverinfo: "none", showscale: false },
-    { name: "outlines", type: "scatter3d", mode: "lines", ...outline, hoverinfo: "skip", connectgaps: false, line: { color: colour("line-strong"), width: 1 } },
-    measuredOnSurface(landscape, metric, scale, frame),
+    strokes("outlines", outline, { color: colour("line-strong"), width: 1 }, IN_SPACE),
+    marks("measured", dots, { size: there.length > 150 ? 1 : 2, color: colour("text") }, IN_SPACE),
   ];
-}
-
-// The measured points themselves, where they are fewer than coarse cells.
-function measuredOnSurface(landscape, metric, scale, frame) {
-  const there = landscape.marked(metric);
-  const { x, y } = landscape.points(there);
-  return {
-    name: "measured", type: "scatter3d", mode: "markers", hoverinfo: "none", ...frame.placeAll(x, y),
-    z: there.map((index) => scale.drawn(landscape.values(metric)[index])), marker: { size: there.length > 150 ? 1 : 2, color: colour("text") },
-  };
-}
-
-// Rectangles of cells that show one point's value: first row, last row + 1, first column, last column + 1, that point. A
-// point that is no corner of the surface itself lies on its own plateau.
-function coarseBlocks(landscape, metric, scale) {
-  const { rows, columns } = landscape;
-  const heights = landscape.drawn(metric, scale);
-  const points = new Int32Array(rows * columns).fill(-1);
-  const giving = new Set();
-  for (let index = 0; index < points.length; index += 1) {
-    if (Number.isNaN(scale.drawn(landscape.coarse(index, metric)))) continue;
-    points[index] = landscape.cover[index];
-    giving.add(points[index]);
-  }
-  const there = (row, column) => heights[row]?.[column] !== undefined && !Number.isNaN(heights[row][column]);
-  const isCorner = (row, column) => [[1, 1], [1, -1], [-1, 1], [-1, -1]].some(([up, right]) => there(row + up, column) && there(row, column + right) && there(row + up, column + right));
-  for (const index of giving) if (!isCorner(Math.floor(index / columns), index % columns)) points[index] = index;
-  const found = new Map();
-  for (const [index, point] of points.entries()) {
-    if (point < 0) continue;
-    const [row, column] = [Math.floor(index / columns), index % columns];
-    const box = found.get(point) ?? { top: row, bottom: row, left: column, right: column, count: 0 };
-    found.set(point, { top: box.top, bottom: row + 1, left: Math.min(box.left, column), right: Math.max(box.right, column + 1), count: box.count + 1 });
-  }
-  const blocks = [];
-  for (const [point, { top, bottom, left, right, count }] of found) {
-    if (count === (bottom - top) * (right - left)) {
-      blocks.push([top, bottom, left, right, point]);
-      continue;
-    }
-    for (let row = top; row < bottom; row += 1) {
-      for (let column = left, begun = null; column <= right; column += 1) {
-        const own = column < right && points[row * columns + column] === point;
-        if (own && begun === null) begun = column;
-        if (own || begun === null) continue;
-        blocks.push([row, row + 1, begun, column, point]);
-        begun = null;
-      }
-    }
-  }
-  return blocks;
 }
 
 // A line's coarse cells: steps at the height of the point from which they take their value.
@@ -155,8 +94,5 @@ function coarseSteps(landscape, metric) {
     x.push(ends[index], ends[index + 1], null);
     y.push(value, value, null);
   }
-  return {
-    name: "coarse", type: "scatter", mode: "lines", x, y, connectgaps: false, hoverinfo: "skip", opacity: COARSE_OPACITY,
-    line: { color: colour("accent"), width: 2, dash: "dot" },
-  };
+  return strokes("coarse", { x, y }, { color: colour("accent"), width: 2, dash: "dot" }, { opacity: COARSE_OPACITY });
 }

@@ -1,6 +1,7 @@
 // The surface in three dimensions, with the paths of runs, networks and the origin on it.
 
-const SURFACE = { surface: 0, walk: 1, path: 2, origin: 3, current: 4, mark: 5, networks: 6, arrows: 7 };
+// The indices of those traces that move.
+const [CURRENT, MARK] = [4, 5];
 
 function surfaceTraces(landscape, metric, scale, colours, frame, { current, mark }) {
   const heights = landscape.drawn(metric, scale);
@@ -16,8 +17,8 @@ function surfaceTraces(landscape, metric, scale, colours, frame, { current, mark
     visible: heights.some((row) => row.some((height) => !Number.isNaN(height))),
   };
   // A surface needs two rows and two columns.
-  const thin = landscape.rows < 2 || landscape.columns < 2;
-  return [thin ? thinGrid(landscape, heights, grid, frame) : grid, ...pathTraces(landscape, metric, scale, current, mark, frame)];
+  const shown = landscape.thin ? thinGrid(landscape, heights, grid, frame) : grid;
+  return [shown, ...pathTraces(landscape, metric, scale, current, mark, frame)];
 }
 
 // Coordinates of points on the surface; one without a height is not drawn.
@@ -56,18 +57,11 @@ function draped(landscape, metric, scale, lift) {
   return { x, y, z, colours };
 }
 
-function onFrame({ x, y, z }, frame) {
-  return { ...frame.placeAll(x, y), z };
-}
-
 function thinGrid(landscape, heights, grid, frame) {
   const z = heights.flatMap((row) => [...row]);
-  const { x, y } = landscape.points([...z.keys()]);
-  return {
-    name: "surface", type: "scatter3d", mode: "lines+markers", ...frame.placeAll(x, y), z, hoverinfo: "none",
-    line: { color: colour("accent"), width: 4 },
-    marker: { size: 5, color: z, cmin: grid.cmin, cmax: grid.cmax, colorscale: grid.colorscale },
-  };
+  const marker = { size: 5, color: z, cmin: grid.cmin, cmax: grid.cmax, colorscale: grid.colorscale };
+  const line = { color: colour("accent"), width: 4 };
+  return marks("surface", { ...frame.placed(landscape.points([...z.keys()])), z }, marker, { ...IN_SPACE, mode: "lines+markers", line });
 }
 
 function pathTraces(landscape, metric, scale, current, mark, frame) {
@@ -75,30 +69,26 @@ function pathTraces(landscape, metric, scale, current, mark, frame) {
   const [low, high] = scale.tall.ends;
   const lift = (high - low) / 100;
   const raised = (values) => Array.from(values, (value) => scale.tall.drawn(value) + lift);
-  const { origin } = landscape;
+  const { origin, paths, isDifference } = landscape;
   const { colours, ...walk } = draped(landscape, metric, scale, lift);
   const times = path?.times;
-  const rows = times ? times.drawn[frame.aspect].flatMap(({ dots }) => dots) : landscape.paths.flat();
-  const at = (list, chosen) => chosen.map((row) => list[row]);
-  const heights = (chosen) => raised(chosen.map((row) => path.projected[metric]?.[row] ?? NaN));
-  const originValue = origin.status === MEASURED ? origin.metrics[metric]?.[0] ?? NaN : NaN;
-  const place = landscape.isDifference ? { x: [], y: [], z: [] } : { ...frame.placeAll([origin.x], [origin.y ?? 0]), z: raised([originValue]) };
-  const marks = (name, places, marker) => ({ name, type: "scatter3d", mode: "markers", hoverinfo: "none", ...places, marker });
-  const ofRows = (chosen) => ({ x: at(path?.x, chosen), y: at(path?.y, chosen), z: heights(chosen), customdata: chosen });
-  const dark = { color: "#1a1a1a", width: 1 };
+  const rows = times ? times.drawn[frame.aspect].flatMap(({ dots }) => dots) : paths.flat();
+  const ofRows = (chosen) => ({
+    ...placesOf(path, chosen), z: raised(chosen.map((row) => path.projected[metric]?.[row] ?? NaN)), customdata: chosen,
+  });
+  const ofOrigin = isDifference ? [] : [originValue(landscape, metric)];
+  const place = { ...frame.placeAll(ofOrigin.map(() => origin.x), ofOrigin.map(() => origin.y ?? 0)), z: raised(ofOrigin) };
   const light = { color: "#ffffff", width: 2 };
+  const hues = current.map((_, run) => hue(landscape, run, colour("current")));
+  const points = paths.flatMap((own, run) => own.map(() => runColour(run, colour("path-point"))));
+  const dots = times ? { size: 2, color: "#ffffff", line: EDGE } : { size: 3, color: points, line: { color: colour("path"), width: 1 } };
   return [
-    {
-      name: "walk", type: "scatter3d", mode: "lines", hoverinfo: "skip", ...onFrame(walk, frame),
-      line: { color: landscape.paths.length > 1 || times ? colours : colour("path"), width: 5 }, connectgaps: false,
-    },
-    marks("path", ofRows(rows), times ? { size: 2, color: "#ffffff", line: dark } : {
-      size: 3, color: landscape.paths.flatMap((own, run) => own.map(() => runColour(run, colour("path-point")))), line: { color: colour("path"), width: 1 },
-    }),
-    marks("origin", place, { size: 5, symbol: "diamond", color: colour("origin"), line: dark }),
-    marks("current", placed(current, scale, frame), { size: 7, color: current.map((_, run) => hue(landscape, run, colour("current"))), line: light }),
-    marks("mark", placed([mark], scale, frame), { size: 6, color: colour("mark"), symbol: "circle", line: light }),
-    marks("networks", ofRows(landscape.networks), { size: 5, symbol: "diamond", color: "#ffffff", line: dark }),
+    strokes("walk", frame.placed(walk), { color: paths.length > 1 || times ? colours : colour("path"), width: 5 }, IN_SPACE),
+    marks("path", ofRows(rows), dots, IN_SPACE),
+    marks("origin", place, { size: 5, symbol: "diamond", color: colour("origin"), line: EDGE }, IN_SPACE),
+    marks("current", placed(current, scale, frame), { size: 7, color: hues, line: light }, IN_SPACE),
+    marks("mark", placed([mark], scale, frame), { size: 6, color: colour("mark"), symbol: "circle", line: light }, IN_SPACE),
+    marks("networks", ofRows(landscape.networks), { size: 5, symbol: "diamond", color: "#ffffff", line: EDGE }, IN_SPACE),
     ...(times ? [chevrons(landscape, metric, scale, 1.5 * lift, frame)] : []),
   ];
 }

@@ -7,21 +7,14 @@ function timedLines(landscape, frame, run) {
   const { times, paths } = landscape.checkpoints;
   const [rows, colours] = [paths[run], times.colours[run]];
   const lines = times.pieces[run].map(([first, last]) => {
-    const part = rows.slice(first, last + 1);
-    return {
-      name: "time", type: "scatter", mode: "lines", x: part.map((row) => path.x[row]), y: part.map((row) => path.y[row]),
-      hoverinfo: "skip", line: { color: colours[(first + last) >> 1], width: 3.2 },
-    };
+    const line = { color: colours[(first + last) >> 1], width: 3.2 };
+    return strokes("time", placesOf(path, rows.slice(first, last + 1)), line);
   });
   const { arrows } = times.drawn[frame.aspect][run];
-  return [...lines, {
-    name: "arrows", type: "scatter", mode: "markers", hoverinfo: "skip",
-    ...frame.placeAll(arrows.map(([, x]) => x), arrows.map(([, , y]) => y)),
-    marker: {
-      symbol: "arrow", size: 14, angle: arrows.map(([, , , angle]) => angle), color: arrows.map(([place]) => colours[Math.round(place)]),
-      line: { color: "#1a1a1a", width: 1 },
-    },
-  }];
+  return [...lines, marks("arrows", frame.placeAll(arrows.map(([, x]) => x), arrows.map(([, , y]) => y)), {
+    symbol: "arrow", size: 14, angle: arrows.map(([, , , angle]) => angle), line: EDGE,
+    color: arrows.map(([place]) => colours[Math.round(place)]),
+  }, SILENT)];
 }
 
 // Numbers of checkpoints beside a path, where Python found room for them on a map of usual size.
@@ -41,17 +34,14 @@ function pathNumbers(landscape, frame, width) {
 function timeBars(times) {
   return times.ramps.map((ramp, run) => {
     const last = run === times.ramps.length - 1;
-    return {
-      name: "time bar", type: "scatter", mode: "markers", x: [null], y: [null], hoverinfo: "skip",
-      marker: {
-        color: [times.low], cmin: times.low, cmax: times.high, showscale: true, colorscale: ramp.map((each, index) => [index / (ramp.length - 1), each]),
-        colorbar: {
-          orientation: "h", x: 0.5, len: 0.7, y: 0, yref: "container", yanchor: "bottom", thickness: 7, outlinewidth: 0.5, xpad: 0,
-          ypad: 8 + (times.ramps.length - 1 - run) * 8 + (last ? 0 : 39), nticks: 6, ...(last ? {} : { tickvals: [] }), ticks: last ? "outside" : "", ticklen: 3,
-          tickfont: { size: 11 }, title: { text: last ? plotText(times.label) : "", side: "bottom", font: { size: 11 } },
-        },
+    return marks("time bar", { x: [null], y: [null] }, {
+      color: [times.low], cmin: times.low, cmax: times.high, showscale: true, colorscale: ramp.map((each, index) => [index / (ramp.length - 1), each]),
+      colorbar: {
+        orientation: "h", x: 0.5, len: 0.7, y: 0, yref: "container", yanchor: "bottom", thickness: 7, outlinewidth: 0.5, xpad: 0,
+        ypad: 8 + (times.ramps.length - 1 - run) * 8 + (last ? 0 : 39), nticks: 6, ...(last ? {} : { tickvals: [] }), ticks: last ? "outside" : "", ticklen: 3,
+        tickfont: { size: 11 }, title: { text: last ? plotText(times.label) : "", side: "bottom", font: { size: 11 } },
       },
-    };
+    }, SILENT);
   });
 }
 
@@ -89,13 +79,13 @@ function chevrons(landscape, metric, scale, lift, frame) {
       colours.push("#ffffff");
     }
   }
-  return { name: "arrows", type: "scatter3d", mode: "lines", hoverinfo: "skip", ...onFrame({ x, y, z }, frame), line: { color: colours, width: 6 }, connectgaps: false };
+  return strokes("arrows", frame.placed({ x, y, z }), { color: colours, width: 6 }, IN_SPACE);
 }
 
 // How many pieces of a path between two checkpoints follow the surface.
 function piecesBetween(landscape, from, to) {
   const { x, y, times } = landscape.checkpoints;
   if (!times) return 12;
-  const cells = [[x, landscape.x], [y, landscape.y]].map(([places, axis]) => ((places[to] - places[from]) * (axis.length - 1)) / (axis[axis.length - 1] - axis[0]));
-  return Math.min(Math.max(Math.ceil(4 * Math.hypot(...cells)), 1), 12);
+  const cells = [[x, landscape.x], [y, landscape.y]].map(([places, axis]) => ((places[to] - places[from]) * (axis.length - 1)) / (axis.at(-1) - axis[0]));
+  return clamp(Math.ceil(4 * Math.hypot(...cells)), 1, 12);
 }

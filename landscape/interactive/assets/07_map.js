@@ -6,8 +6,7 @@ function mapTraces(landscape, metric, scale, settings, colours, frame) {
   const rows = landscape.drawn(metric, scale);
   const [low, high] = landscape.isDifference ? usedEnds(rows) : scale.ends;
   const shown = landscape.isDifference ? partOf(colours, [low, high], scale.ends) : colours;
-  const thin = landscape.rows < 2 || landscape.columns < 2;
-  const cells = settings.map === "cells" || thin || scale.flat;
+  const cells = settings.map === "cells" || landscape.thin || scale.flat;
   const shared = {
     name: "grid", ...frame.grid(landscape.x, landscape.y, rows, cells ? "cells" : "between"), zmin: low, zmax: high,
     colorscale: shown, hoverinfo: "none", connectgaps: false, hoverongaps: true,
@@ -38,7 +37,9 @@ function usedEnds(rows) {
 
 function colourBar(values, name, scale) {
   const ticks = [...scale.ticks(7)];
-  const { below, above } = scale.clipped(values);
+  // Whether the ends cut off values.
+  const [lowest, highest] = finiteRange(values);
+  const [below, above] = [lowest < scale.low, highest > scale.high];
   const near = (end) => ticks.findIndex((tick) => Math.abs(scale.height(tick) - scale.height(end)) < 0.06 * (scale.ends[1] - scale.ends[0]));
   for (const [cut, end] of [[below, scale.low], [above, scale.high]]) {
     if (!cut) continue;
@@ -57,14 +58,12 @@ function colourBar(values, name, scale) {
 }
 
 function gapTrace(landscape, metric, frame) {
-  const { rows, columns } = landscape;
-  const z = Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_unused, column) => {
-    const index = row * columns + column;
+  const z = landscape.byRow((index, row, column) => {
     const gap = landscape.missing(index, metric);
     if (gap) return gap === "coarse" ? null : GAPS.indexOf(gap);
     // Every other cell, so that the values shine through what was not measured.
     return landscape.status[index] === INTERPOLATED && (row + column) % 2 === 0 ? 3 : null;
-  }));
+  });
   const stops = GAPS.flatMap((gap, index) => [[index / 4, colour(gap.replace(" ", "-"))], [(index + 1) / 4, colour(gap.replace(" ", "-"))]]);
   return {
     name: "gaps", type: "heatmap", ...frame.grid(landscape.x, landscape.y, z, "cells"), zmin: -0.5, zmax: 3.5, colorscale: stops,
@@ -77,12 +76,9 @@ function gapTrace(landscape, metric, frame) {
 function measuredTrace(landscape, metric, kind, frame) {
   const between = kind === "contour" && landscape.dotted;
   const shown = between ? [...landscape.status.keys()].filter((index) => landscape.status[index] === MEASURED) : landscape.marked(metric);
-  const { x, y } = landscape.points(shown);
-  return { name: "measured", type: "scatter", mode: "markers", ...frame.placeAll(x, y), hoverinfo: "skip", marker: { size: 2.5, color: "rgba(255,255,255,0.85)", line: { color: "rgba(0,0,0,0.6)", width: 0.5 } } };
+  const marker = { size: 2.5, color: "rgba(255,255,255,0.85)", line: { color: "rgba(0,0,0,0.6)", width: 0.5 } };
+  return marks("measured", frame.placed(landscape.points(shown)), marker, SILENT);
 }
-
-// The shapes that matplotlib's pictures have, in their order.
-const SHAPES = ["diamond", "triangle-up", "triangle-down", "cross", "x", "hexagon"];
 
 function runColour(run, first) {
   return run === 0 ? first : ["#ff9f1c", "#ff70c0", "#7bf1d6", "#ffe45e"][(run - 1) % 4];
@@ -91,51 +87,37 @@ function runColour(run, first) {
 function mapPath(landscape, frame) {
   const path = frame.placed(landscape.checkpoints);
   const { origin, paths, networks } = landscape;
-  const at = (list, rows) => rows.map((row) => (row === null ? null : list[row]));
   // Between two runs there is a gap.
   const joined = paths.flatMap((rows, run) => (run ? [null, ...rows] : rows));
   const ends = paths.filter((rows) => rows.length > 1);
-  const starts = ends.map((rows) => rows[0]);
-  const lasts = ends.map((rows) => rows.at(-1));
   const times = path?.times;
-  const each = (first, second) => [...starts.map(() => first), ...lasts.map(() => second)];
+  const each = (first, second) => [...ends.map(() => first), ...ends.map(() => second)];
+  const home = landscape.isDifference ? [[], []] : [[origin.x], [origin.y ?? 0]];
   const named = [
     ...networks.map((row) => [path.x[row], path.y[row], path.labels[row]]),
     ...(origin.named && !landscape.isDifference ? [[...frame.place(origin.x, origin.y ?? 0), origin.label]] : []),
     ...(paths.length > 1 ? paths.map((rows, run) => [path.x[rows.at(-1)], path.y[rows.at(-1)], path.runs[run], run]) : []),
   ];
   return [
-    { name: "halo", type: "scatter", mode: "lines", x: at(path?.x, joined), y: at(path?.y, joined), hoverinfo: "skip", connectgaps: false, line: { color: "rgba(20,20,20,0.75)", width: times ? 5.5 : 4 } },
+    strokes("halo", placesOf(path, joined), { color: "rgba(20,20,20,0.75)", width: times ? 5.5 : 4 }),
     ...(times ? paths.flatMap((_, run) => timedLines(landscape, frame, run)) : []),
-    ...paths.map((rows, run) => ({
-      name: run ? `path ${run}` : "path", type: "scatter", mode: times ? "markers" : "lines+markers", x: at(path.x, rows), y: at(path.y, rows), hoverinfo: "none", customdata: rows,
-      line: { color: runColour(run, "#ffffff"), width: 1.8 },
-      marker: { size: dotSizes(landscape, frame, run, 5), color: times ? "#ffffff" : runColour(run, "#ffffff"), line: { color: "#1a1a1a", width: times ? dotSizes(landscape, frame, run, 0.8) : 0.8 } },
-    })),
+    ...paths.map((rows, run) => marks(run ? `path ${run}` : "path", { ...placesOf(path, rows), customdata: rows }, {
+      size: dotSizes(landscape, frame, run, 5), color: times ? "#ffffff" : runColour(run, "#ffffff"),
+      line: { color: "#1a1a1a", width: times ? dotSizes(landscape, frame, run, 0.8) : 0.8 },
+    }, { mode: times ? "markers" : "lines+markers", line: { color: runColour(run, "#ffffff"), width: 1.8 } })),
     ...(times ? timeBars(times) : []),
-    {
-      name: "ends", type: "scatter", mode: "markers", hoverinfo: "skip", x: at(path?.x, [...starts, ...lasts]), y: at(path?.y, [...starts, ...lasts]),
-      marker: {
-        size: each(10, 15), symbol: each("square", "circle-open"), color: each("#4cc9f0", "#ff4d6d"),
-        line: { width: each(1, 2.5), color: each("#1a1a1a", "#ff4d6d") },
-      },
-    },
-    {
-      name: "networks", type: "scatter", mode: "markers", hoverinfo: "none", x: at(path?.x, networks), y: at(path?.y, networks), customdata: networks,
-      marker: { size: 11, symbol: networks.map((_, index) => SHAPES[index % SHAPES.length]), color: "#ffffff", line: { color: "#1a1a1a", width: 1 } },
-    },
-    {
-      name: "origin", type: "scatter", mode: "markers", hoverinfo: "none",
-      ...frame.placeAll(...(landscape.isDifference ? [[], []] : [[origin.x], [origin.y ?? 0]])),
-      marker: { size: 12, symbol: "star", color: colour("origin"), line: { color: "#1a1a1a", width: 1 } },
-    },
-    {
-      // The marker cannot be seen; it keeps the text off the mark below it.
-      name: "names", type: "scatter", mode: "markers+text", marker: { size: 14, color: "rgba(0,0,0,0)" }, hoverinfo: "skip", x: named.map(([x]) => x), y: named.map(([, y]) => y),
-      text: named.map(([, , text]) => plotText(text)), textposition: named.map(([, , , run]) => (run === undefined ? "top center" : "bottom center")),
+    marks("ends", placesOf(path, [...ends.map((rows) => rows[0]), ...ends.map((rows) => rows.at(-1))]), {
+      size: each(10, 15), symbol: each("square", "circle-open"), color: each("#4cc9f0", "#ff4d6d"),
+      line: { width: each(1, 2.5), color: each("#1a1a1a", "#ff4d6d") },
+    }, SILENT),
+    marks("networks", { ...placesOf(path, networks), customdata: networks }, networkMarker(landscape, 11)),
+    marks("origin", frame.placeAll(...home), originMarker()),
+    // The marker cannot be seen; it keeps the text off the mark below it.
+    marks("names", { x: named.map(([x]) => x), y: named.map(([, y]) => y) }, { size: 14, color: "rgba(0,0,0,0)" }, {
+      ...SILENT, mode: "markers+text", cliponaxis: false, text: named.map(([, , text]) => plotText(text)),
+      textposition: named.map(([, , , run]) => (run === undefined ? "top center" : "bottom center")),
       textfont: { color: named.map(([, , , run]) => (run === undefined ? "#ffffff" : hue(landscape, run, "#ffffff"))), size: 13, shadow: "auto" },
-      cliponaxis: false,
-    },
+    }),
   ];
 }
 
@@ -145,45 +127,44 @@ const LETTER_PIXELS = 6.2;
 // The plot says how much room there is.
 function mapLayout(landscape, { clientWidth: width, clientHeight: height }, cells, frame) {
   // The profile's handles lie on the frame and would cover numbers that are closer to it.
-  const axis = { ...axisStyle(), zeroline: false, showgrid: false, ticks: "outside", ticklen: 4, ticklabelstandoff: 8, tickcolor: colour("line-strong") };
-  const range = (values) => (cells || values.length < 2 ? edges(values) : [values[0], values[values.length - 1]]);
+  const axis = { ...flatAxis(), showgrid: false, ticklabelstandoff: 8 };
+  const range = (values) => (cells || values.length < 2 ? edges(values) : [values[0], values.at(-1)]);
   const [left, right, bottom, top] = frame.limits(range(landscape.x), range(landscape.y));
+  const bar = timeBarHeight(landscape.checkpoints?.times);
   const [x, y] = frame.labels.map((text, index) => {
     // To scale, the axis has distances, while x and y are the names of the plane's coordinates.
     const whole = plotText(frame.toScale ? text : `${"xy"[index]}: ${text}`);
-    const bar = timeBarHeight(landscape.checkpoints?.times);
     const low = index === 1 && whole.length * LETTER_PIXELS > height - bar - 30;
     return width < 480 || low ? whole.replace(" (", "<br>(") : whole;
   });
+  // What the reader zoomed to is kept as long as the axes mean the same.
+  const side = (text, standoff, ends) => ({
+    ...axis, automargin: true, title: { text, standoff, font: { size: 12 } }, range: ends, uirevision: ends.join(" "), constrain: "domain",
+  });
   return {
     ...baseLayout(),
-    margin: { l: 58, r: 8, t: 28, b: 46 + timeBarHeight(landscape.checkpoints?.times) },
+    margin: { l: 58, r: 8, t: 28, b: 46 + bar },
     hoverdistance: 8,
     annotations: landscape.checkpoints?.times ? pathNumbers(landscape, frame, width) : [],
     // A finger that moves over the map scrolls the page.
     dragmode: TOUCH ? false : "zoom",
-    // What the reader zoomed to is kept as long as the axes mean the same.
-    xaxis: { ...axis, automargin: true, title: { text: x, standoff: 8, font: { size: 12 } }, range: [left, right], uirevision: `${left} ${right}`, constrain: "domain" },
+    xaxis: side(x, 8, [left, right]),
     // Distances are as long upwards as across; coordinates fill a square.
-    yaxis: {
-      ...axis, automargin: true, title: { text: y, standoff: 6, font: { size: 12 } }, range: [bottom, top], uirevision: `${bottom} ${top}`, constrain: "domain",
-      scaleanchor: "x", scaleratio: frame.toScale ? 1 : (right - left) / (top - bottom),
-    },
+    yaxis: { ...side(y, 6, [bottom, top]), scaleanchor: "x", scaleratio: frame.toScale ? 1 : (right - left) / (top - bottom) },
   };
 }
 
 // A range that shows the cells of all points in full.
 function edges(axis) {
-  const last = axis.length - 1;
-  if (last === 0) return [axis[0] - 0.6, axis[0] + 0.6];
-  return [axis[0] - (axis[1] - axis[0]) / 2, axis[last] + (axis[last] - axis[last - 1]) / 2];
+  if (axis.length === 1) return [axis[0] - 0.6, axis[0] + 0.6];
+  return [axis[0] - (axis[1] - axis[0]) / 2, axis.at(-1) + (axis.at(-1) - axis.at(-2)) / 2];
 }
 
 // What moves: cheap to redraw, because no trace is computed again.
 function mapShapes({ ends, path: checkpoints, come, mark, frame }) {
   const path = frame.placed(checkpoints);
-  const dot = (x, y, radius, line, fill, width = 2) => ({
-    type: "circle", xsizemode: "pixel", ysizemode: "pixel", xanchor: x, yanchor: y, x0: -radius, x1: radius, y0: -radius, y1: radius,
+  const dot = (name, [x, y], radius, line, fill, width = 2) => shapes.push({
+    name, type: "circle", xsizemode: "pixel", ysizemode: "pixel", xanchor: x, yanchor: y, x0: -radius, x1: radius, y0: -radius, y1: radius,
     line: { color: line, width }, fillcolor: fill,
   });
   const runHue = (run) => hue({ checkpoints }, run, colour("current"));
@@ -200,12 +181,11 @@ function mapShapes({ ends, path: checkpoints, come, mark, frame }) {
     shapes.push({ name: run ? `walked ${run}` : "walked", type: "path", path: `M ${points.join(" L ")}`, line: { color: runHue(run), width: 2.5 } });
   }
   for (const [run, rows] of path ? come.entries() : []) {
-    const row = rows.at(-1);
-    shapes.push({ ...dot(path.x[row], path.y[row], 6.5, "#ffffff", runHue(run)), name: run ? `current ${run}` : "current" });
+    dot(run ? `current ${run}` : "current", [path.x[rows.at(-1)], path.y[rows.at(-1)]], 6.5, "#ffffff", runHue(run));
   }
   if (mark) {
-    shapes.push({ ...dot(...frame.place(mark.x, mark.y), 7, "#1a1a1a", "rgba(0,0,0,0)", 4), name: "mark-halo" });
-    shapes.push({ ...dot(...frame.place(mark.x, mark.y), 7, colour("mark"), "rgba(0,0,0,0)"), name: "mark" });
+    dot("mark-halo", frame.place(mark.x, mark.y), 7, "#1a1a1a", "rgba(0,0,0,0)", 4);
+    dot("mark", frame.place(mark.x, mark.y), 7, colour("mark"), "rgba(0,0,0,0)");
   }
   return shapes;
 }

@@ -15,67 +15,48 @@ function alongLine(landscape, values, [x0, y0, x1, y1]) {
 }
 
 function profileTraces(points) {
-  return [
-    {
-      name: "profile", type: "scatter", mode: "lines", connectgaps: false, hoverinfo: "none",
-      x: points.map((point) => point.position), y: points.map((point) => (Number.isNaN(point.value) ? null : point.value)),
-      line: { color: colour("accent"), width: 2.4 },
-    },
-  ];
+  const places = { x: points.map(({ position }) => position), y: finite(points.map(({ value }) => value)) };
+  return [strokes("profile", places, { color: colour("accent"), width: 2.4 }, { hoverinfo: "none" })];
+}
+
+// One standard error around a curve: the traces below and above it.
+function band(x, values, error, fillcolor, [below, above] = ["below", "above"]) {
+  const edge = (sign) => ({ x, y: finite(values.map((value, index) => value + sign * error[index])) });
+  return [strokes(below, edge(-1), { width: 0 }), strokes(above, edge(1), { width: 0 }, { fill: "tonexty", fillcolor })];
 }
 
 function lineTraces(landscape, metric, { current, mark }) {
   const values = landscape.values(metric);
   const error = landscape.errorOf(metric);
   const x = [...landscape.x];
-  const finite = (list) => Array.from(list, (value) => (Number.isFinite(value) ? value : null));
-  const traces = [];
-  if (error) {
-    const band = (sign) => finite(values.map((value, index) => value + sign * error[index]));
-    const edge = { type: "scatter", mode: "lines", x, hoverinfo: "skip", line: { width: 0 }, connectgaps: false };
-    traces.push({ ...edge, name: "below", y: band(-1) }, { ...edge, name: "above", y: band(1), fill: "tonexty", fillcolor: colour("band") });
-  }
-  const marks = [...landscape.status].map((status) => (status === INTERPOLATED ? "circle-open" : "circle"));
-  traces.push({
-    name: "grid", type: "scatter", mode: "lines+markers", x, y: finite(values), connectgaps: false, hoverinfo: "none",
-    line: { color: colour("accent"), width: 2.2 }, marker: { size: x.length > 150 ? 3 : 6, symbol: marks, color: colour("accent") },
-  });
-  traces.push(coarseSteps(landscape, metric));
+  const dots = { size: x.length > 150 ? 3 : 6, color: colour("accent"), symbol: [...landscape.status].map((status) => (status === INTERPOLATED ? "circle-open" : "circle")) };
   const gaps = x.filter((_, index) => ![null, "coarse"].includes(landscape.missing(index, metric)));
-  const shown = finiteRange(values)[0];
-  traces.push({
-    name: "gaps", type: "scatter", mode: "markers", x: gaps, y: gaps.map(() => (Number.isNaN(shown) ? 0 : shown)), hoverinfo: "none",
-    marker: { size: 8, symbol: "x-thin-open", color: colour("failed"), line: { width: 2 } },
-  });
+  const [lowest] = finiteRange(values);
   const path = landscape.checkpoints;
-  const { origin } = landscape;
-  const placedAt = (rows) => ({ x: rows.map((row) => path.x[row]), y: finite(rows.map((row) => path.projected[metric]?.[row] ?? NaN)) });
-  const named = { mode: "markers+text", textposition: "top center", textfont: { color: colour("text"), size: 12 }, cliponaxis: false };
-  const rows = landscape.paths.flat();
-  const add = (name, places, marker) => traces.push({ name, type: "scatter", mode: "markers", hoverinfo: "none", ...places, marker });
-  add("path", { customdata: rows, ...placedAt(rows) }, { size: 7, color: "#ffffff", line: { color: colour("current"), width: 2 } });
-  const labels = landscape.networks.map((row) => plotText(path.labels[row]));
-  add("networks", { customdata: landscape.networks, ...placedAt(landscape.networks), ...named, text: labels }, {
-    size: 10, symbol: landscape.networks.map((_, index) => SHAPES[index % SHAPES.length]), color: "#ffffff", line: { color: "#1a1a1a", width: 1 },
-  });
+  const { origin, networks } = landscape;
+  const placedAt = (rows) => ({ x: rows.map((row) => path.x[row]), y: finite(rows.map((row) => path.projected[metric]?.[row] ?? NaN)), customdata: rows });
+  const named = (text) => ({ mode: "markers+text", text, textposition: "top center", textfont: { color: colour("text"), size: 12 }, cliponaxis: false });
   const own = (path?.own[metric] ?? []).map(({ row }) => row);
-  add("own", { customdata: own, x: own.map((row) => path.x[row]), y: own.map((row) => path.metrics[metric][row]) }, {
-    size: 9, symbol: "diamond-open", color: colour("text"), line: { width: 1.5 },
-  });
-  const value = origin.status === MEASURED ? origin.metrics[metric]?.[0] ?? NaN : NaN;
-  const shows = !landscape.isDifference && Number.isFinite(value);
-  add("origin", { x: shows ? [origin.x] : [], y: shows ? [value] : [], ...named, text: [plotText(origin.named ? origin.label : "")] }, {
-    size: 12, symbol: "star", color: colour("origin"), line: { color: "#1a1a1a", width: 1 },
-  });
-  return [...traces, lineMark("current", current, colour("current")), lineMark("mark", [mark], colour("mark"))];
+  const value = originValue(landscape, metric);
+  const shown = Number.isFinite(value);
+  return [
+    ...(error ? band(x, values, error, colour("band")) : []),
+    marks("grid", { x, y: finite(values) }, dots, { mode: "lines+markers", connectgaps: false, line: { color: colour("accent"), width: 2.2 } }),
+    coarseSteps(landscape, metric),
+    marks("gaps", { x: gaps, y: gaps.map(() => lowest || 0) }, { size: 8, symbol: "x-thin-open", color: colour("failed"), line: { width: 2 } }),
+    marks("path", placedAt(landscape.paths.flat()), { size: 7, color: "#ffffff", line: { color: colour("current"), width: 2 } }),
+    marks("networks", placedAt(networks), networkMarker(landscape, 10), named(networks.map((row) => plotText(path.labels[row])))),
+    marks("own", { customdata: own, x: own.map((row) => path.x[row]), y: own.map((row) => path.metrics[metric][row]) }, {
+      size: 9, symbol: "diamond-open", color: colour("text"), line: { width: 1.5 },
+    }),
+    marks("origin", { x: shown ? [origin.x] : [], y: shown ? [value] : [] }, originMarker(), named([plotText(origin.named ? origin.label : "")])),
+    lineMark("current", current, colour("current")), lineMark("mark", [mark], colour("mark")),
+  ];
 }
 
 // What the reader or the player points at on a line.
-function lineMark(name, points, fill) {
-  return {
-    name, type: "scatter", mode: "markers", hoverinfo: "skip", ...linePlaces(points), cliponaxis: false,
-    marker: { size: 13, color: fill, line: { color: "#ffffff", width: 2 } },
-  };
+function lineMark(name, points, color) {
+  return marks(name, linePlaces(points), { size: 13, color, line: { color: "#ffffff", width: 2 } }, { ...SILENT, cliponaxis: false });
 }
 
 function linePlaces(points) {
@@ -100,7 +81,7 @@ function onAxis(traces, scale) {
 
 // The axis of values has the scale of the card; several cards that share one have the same axis.
 function profileLayout(text, scale, xTitle, { shared }) {
-  const axis = { ...axisStyle(), zeroline: false, ticks: "outside", ticklen: 4, tickcolor: colour("line-strong") };
+  const axis = flatAxis();
   const { tall } = scale;
   const logarithmic = scale.kind === "log";
   const values = tall.ticks(6);
@@ -125,16 +106,10 @@ function profileLayout(text, scale, xTitle, { shared }) {
 
 // The usual lines to start with: across and up through the origin, and along the path.
 function usualLine(landscape, kind) {
-  const [left, right] = [landscape.x[0], landscape.x[landscape.columns - 1]];
-  const [bottom, top] = [landscape.y[0], landscape.y[landscape.rows - 1]];
-  const inside = (value, low, high) => Math.min(Math.max(value, low), high);
-  const x = inside(landscape.origin.x, left, right);
-  const y = inside(landscape.origin.y ?? 0, bottom, top);
-  const path = landscape.checkpoints;
+  const [[left, bottom], [right, top]] = [0, -1].map((at) => [landscape.x.at(at), landscape.y.at(at)]);
+  const { checkpoints: path, walked: rows, origin } = landscape;
+  const [x, y] = [clamp(origin.x, left, right), clamp(origin.y ?? 0, bottom, top)];
   if (kind === "up") return [x, bottom, x, top];
-  const rows = landscape.walked;
-  if (kind === "path" && rows.length > 1) {
-    return [path.x[rows[0]], path.y[rows[0]], path.x[rows.at(-1)], path.y[rows.at(-1)]];
-  }
+  if (kind === "path" && rows.length > 1) return [rows[0], rows.at(-1)].flatMap((row) => [path.x[row], path.y[row]]);
   return [left, y, right, y];
 }

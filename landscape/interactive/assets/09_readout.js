@@ -1,25 +1,28 @@
 // What the page says about a point: beside the pointer, and in a line that screen readers follow.
 
-// How far a point lies from the origin along the axes of a picture to scale, where these are not the plane's coordinates.
+function coordinateFacts(landscape, x, y) {
+  return [["x", shortText(x)], ...(landscape.isLine ? [] : [["y", shortText(y)]])];
+}
+
+// With the distances from the origin along the axes of a picture to scale, where these are not the plane's coordinates.
 function placeFacts(landscape, x, y) {
-  const { equal } = landscape.frames;
-  const [u, v] = equal.place(x, y);
-  return u === x && v === y ? [] : [["distances from the origin", `${shortText(u)} along, ${shortText(v)} across`]];
+  const [u, v] = landscape.isLine ? [x, y] : landscape.frames.equal.place(x, y);
+  const distances = u === x && v === y ? [] : [["distances from the origin", `${shortText(u)} along, ${shortText(v)} across`]];
+  return [...coordinateFacts(landscape, x, y), ...distances];
 }
 
 function pointFacts(landscape, metric, row, column) {
   const index = row * landscape.columns + column;
-  const facts = [["x", shortText(landscape.x[column])]];
-  if (!landscape.isLine) facts.push(["y", shortText(landscape.y[row])], ...placeFacts(landscape, landscape.x[column], landscape.y[row]));
-  facts.push(...metricFacts(landscape, landscape.metrics, index));
-  facts.push(["status", STATUS[landscape.status[index]]]);
-  const cover = Number.isNaN(landscape.coarse(index, metric)) ? -1 : landscape.cover[index];
-  if (cover >= 0) {
-    const place = [landscape.x[cover % landscape.columns], ...(landscape.isLine ? [] : [landscape.y[Math.floor(cover / landscape.columns)]])];
-    const what = landscape.isLine ? "the step" : "the colour";
-    facts.push(["not measured", `${what} is that of (${place.map((value) => shortText(value)).join(", ")}): ${shortText(landscape.values(metric)[cover], 6)}`]);
-  }
-  return facts;
+  const facts = [
+    ...placeFacts(landscape, landscape.x[column], landscape.y[row]),
+    ...metricFacts(landscape, landscape.metrics, index),
+    ["status", STATUS[landscape.status[index]]],
+  ];
+  const value = landscape.coarse(index, metric);
+  if (Number.isNaN(value)) return facts;
+  const { x: [x], y: [y] } = landscape.points([landscape.cover[index]]);
+  const place = coordinateFacts(landscape, x, y).map(([, text]) => text).join(", ");
+  return [...facts, ["not measured", `the ${landscape.isLine ? "step" : "colour"} is that of (${place}): ${shortText(value, 6)}`]];
 }
 
 // Each metric with its standard error behind it.
@@ -37,8 +40,7 @@ function metricFacts(landscape, metrics, index) {
 
 function checkpointFacts(landscape, step) {
   const path = landscape.checkpoints;
-  const facts = [[path.roles[step], path.labels[step]], ["x", shortText(path.x[step])]];
-  if (!landscape.isLine) facts.push(["y", shortText(path.y[step])], ...placeFacts(landscape, path.x[step], path.y[step]));
+  const facts = [[path.roles[step], path.labels[step]], ...placeFacts(landscape, path.x[step], path.y[step])];
   for (const [name, text] of metricFacts(landscape, path.metrics, step)) facts.push([`own ${name}`, text]);
   const where = landscape.isLine ? "line" : "plane";
   for (const name of Object.keys(path.projected)) {
@@ -47,9 +49,7 @@ function checkpointFacts(landscape, step) {
     const own = path.own[name]?.find(({ row }) => row === step);
     if (own?.reason) facts.push([`why the own ${landscape.text(name)} differs`, own.reason]);
   }
-  facts.push([`distance from the ${where}`, shortText(path.residual[step], 4)]);
-  facts.push(["status", STATUS[path.status[step]]]);
-  return facts;
+  return [...facts, [`distance from the ${where}`, shortText(path.residual[step], 4)], ["status", STATUS[path.status[step]]]];
 }
 
 // One of several runs that the player walks, in a few words.
@@ -61,10 +61,8 @@ function runFacts(landscape, run, row) {
 }
 
 function originFacts(landscape) {
-  const { x, y, metrics, status } = landscape.origin;
-  const facts = [["origin", landscape.origin.label], ["x", shortText(x)]];
-  if (!landscape.isLine) facts.push(["y", shortText(y)]);
-  return [...facts, ...metricFacts(landscape, metrics, 0), ["status", STATUS[status]]];
+  const { label, x, y, metrics, status } = landscape.origin;
+  return [["origin", label], ...coordinateFacts(landscape, x, y), ...metricFacts(landscape, metrics, 0), ["status", STATUS[status]]];
 }
 
 function fillFacts(target, facts) {

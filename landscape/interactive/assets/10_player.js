@@ -6,7 +6,7 @@ class Player {
   // `moved` hears of every step, `led` of those that the reader takes.
   constructor(landscape, moved, led) {
     Object.assign(this, { moved, led, timer: null });
-    this.button = element("button", { type: "button", class: "play", "aria-label": "Play the path", on: { click: () => this.toggle() } });
+    this.button = button("", "Play the path", () => this.toggle(), { class: "play" });
     this.slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => this.lead(Number(this.slider.value)) } });
     this.label = element("output", { class: "step" });
     this.facts = element("div", { class: "facts" });
@@ -60,18 +60,15 @@ class Player {
   }
 
   toggle() {
-    if (this.timer !== null) {
-      this.stop();
-      return;
-    }
+    if (this.timer !== null) return this.stop();
     // Where others play, this one takes over.
     this.lead(this.step === this.last ? 0 : this.step);
-    const pause = Math.min(Math.max(WALK_MILLISECONDS / (this.last + 1), 40), 500);
+    const pause = clamp(WALK_MILLISECONDS / (this.last + 1), 40, 500);
     this.timer = setInterval(() => {
       if (this.step < this.last) this.lead(this.step + 1);
       if (this.step >= this.last) this.stop();
     }, pause);
-    this.showButton();
+    return this.showButton();
   }
 
   stop() {
@@ -82,8 +79,6 @@ class Player {
 
   showButton() {
     const playing = this.timer !== null;
-    this.button.textContent = playing ? "\u275a\u275a" : "\u25b6";
-    this.button.setAttribute("aria-label", playing ? "Pause" : "Play the path");
-    this.button.title = playing ? "Pause" : "Play the path";
+    relabel(this.button, playing ? "\u275a\u275a" : "\u25b6", playing ? "Pause" : "Play the path");
   }
 }

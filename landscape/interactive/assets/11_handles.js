@@ -23,12 +23,13 @@ class Handles {
       this.move(which, ...this.frame.back(xaxis.p2d(event.clientX - box.left - xaxis._offset), yaxis.p2d(event.clientY - box.top - yaxis._offset)));
     });
     found.addEventListener("keydown", (event) => {
-      const [right, up] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1] }[event.key] ?? [0, 0];
+      const [right, up] = arrowWay(event.key);
       if (!right && !up) return;
       event.preventDefault();
       const share = event.shiftKey ? 0.1 : 0.01;
       const [xLow, xHigh, yLow, yHigh] = this.bounds;
-      this.move(which, this.ends[2 * which] + right * share * (xHigh - xLow), this.ends[2 * which + 1] + up * share * (yHigh - yLow));
+      const [x, y] = this.ends.slice(2 * which);
+      this.move(which, x + right * share * (xHigh - xLow), y + up * share * (yHigh - yLow));
     });
     return found;
   }
@@ -42,8 +43,7 @@ class Handles {
   move(which, x, y) {
     const [xLow, xHigh, yLow, yHigh] = this.bounds;
     const ends = [...this.ends];
-    ends[2 * which] = Math.min(Math.max(x, xLow), xHigh);
-    ends[2 * which + 1] = Math.min(Math.max(y, yLow), yHigh);
+    ends.splice(2 * which, 2, clamp(x, xLow, xHigh), clamp(y, yLow, yHigh));
     this.moved(ends);
   }
 
@@ -53,9 +53,8 @@ class Handles {
       handle.hidden = !this.ends || !layout?.xaxis?.d2p;
       if (handle.hidden) continue;
       const { xaxis, yaxis } = layout;
-      const [across, up] = this.frame.place(this.ends[2 * which], this.ends[2 * which + 1]);
-      const left = xaxis.d2p(across);
-      const top = yaxis.d2p(up);
+      const [across, up] = this.frame.place(...this.ends.slice(2 * which));
+      const [left, top] = [xaxis.d2p(across), yaxis.d2p(up)];
       handle.hidden = left < -1 || left > xaxis._length + 1 || top < -1 || top > yaxis._length + 1;
       handle.style.left = `${left + xaxis._offset}px`;
       handle.style.top = `${top + yaxis._offset}px`;

@@ -7,21 +7,20 @@ class PointedCard {
   }
 
   hovered(plot, event) {
-    const point = event.points[0];
-    const { landscape } = this;
+    const [point] = event.points;
+    const { landscape, metric } = this;
     const name = point.data.name.replace(" behind", "");
     if (name === "profile") {
-      const at = this.points[point.pointNumber];
-      this.mark = { x: at.x, y: at.y, value: at.value };
-      this.page.tooltip.show([["x", shortText(at.x)], ["y", shortText(at.y)], [`${landscape.text(this.metric)} (interpolated)`, shortText(at.value)]], event.event);
+      this.mark = this.points[point.pointNumber];
+      this.page.tooltip.show(this.betweenFacts(this.mark), event.event);
     } else if (name.startsWith("path") || name === "networks" || name === "own" || name === "current") {
       const row = name === "current" ? landscape.come(this.player.step)[point.pointNumber].at(-1) : point.data.customdata[point.pointNumber];
       const path = landscape.checkpoints;
-      this.mark = { x: path.x[row], y: path.y[row], value: (path.projected[this.metric] ?? [])[row] };
+      this.mark = { x: path.x[row], y: path.y[row], value: path.projected[metric]?.[row] };
       this.say(checkpointFacts(landscape, row), event.event);
     } else if (name === "origin") {
-      const { origin } = landscape;
-      this.mark = { x: origin.x, y: origin.y, value: origin.metrics[this.metric]?.[0] };
+      const { x, y, metrics } = landscape.origin;
+      this.mark = { x, y, value: metrics[metric]?.[0] };
       this.say(originFacts(landscape), event.event);
     } else {
       const [x, y] = this.coordinates(point);
@@ -37,13 +36,11 @@ class PointedCard {
   showLinked(place, keep = false) {
     const { landscape } = this;
     if (keep && place) this.selected = null;
-    const there = place && (landscape.isLine ? cell(landscape.x, place.x) : cell(landscape.x, place.x) && cell(landscape.y, place.y));
+    const there = place && cell(landscape.x, place.x) && (landscape.isLine || cell(landscape.y, place.y));
     this.linked = there ? this.placeAt(place) : null;
     // What the reader points at is spoken once.
     this.readout.setAttribute("aria-live", this.linked ? "off" : "polite");
-    if (this.linked) this.say(this.linked.facts);
-    else if (this.selected) this.say(this.pointFacts(this.selected));
-    else this.readout.replaceChildren();
+    this.say(this.linked?.facts ?? (this.selected ? this.pointFacts(this.selected) : []));
     this.moveMark(this.pointed);
   }
 
@@ -53,8 +50,12 @@ class PointedCard {
     const near = this.gridPoint(x, y);
     if (near.x === x && (landscape.isLine || near.y === y)) return { ...near, facts: this.pointFacts(near) };
     const value = bilinear(landscape.x, landscape.y, landscape.values(this.metric), x, landscape.isLine ? 0 : y);
-    const across = landscape.isLine ? [] : [["y", shortText(y)]];
-    return { x, y, value, facts: [["x", shortText(x)], ...across, [`${landscape.text(this.metric)} (interpolated)`, shortText(value)]] };
+    return { x, y, value, facts: this.betweenFacts({ x, y, value }) };
+  }
+
+  betweenFacts({ x, y, value }) {
+    const { landscape } = this;
+    return [...coordinateFacts(landscape, x, y), [`${landscape.text(this.metric)} (interpolated)`, shortText(value)]];
   }
 
   pointFacts({ row, column }) {
@@ -120,10 +121,10 @@ class PointedCard {
 
   walk(event) {
     if (event.target !== this.main) return;
-    const [right, up] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1] }[event.key] ?? [0, 0];
+    const [right, up] = arrowWay(event.key);
     if (event.key === "Escape") {
       this.selected = this.linked = null;
-      this.readout.replaceChildren();
+      this.say([]);
       this.page.comparison.point(this, null);
       this.moveMark(null);
       this.page.changed();
@@ -132,9 +133,9 @@ class PointedCard {
     event.preventDefault();
     const { landscape } = this;
     // A place between the points that another card marked is where the walk begins, too.
-    const from = this.selected ?? (this.linked ? this.gridPoint(this.linked.x, this.linked.y) : null) ?? this.gridPoint(landscape.origin.x, landscape.origin.y ?? 0);
-    const column = Math.min(Math.max(from.column + right, 0), landscape.columns - 1);
-    const row = Math.min(Math.max(from.row + up, 0), landscape.rows - 1);
-    this.select({ x: landscape.x[column], y: landscape.y[row] });
+    const { x, y } = this.selected ?? this.linked ?? landscape.origin;
+    const from = this.gridPoint(x, y ?? 0);
+    const column = clamp(from.column + right, 0, landscape.columns - 1);
+    this.select({ x: landscape.x[column], y: landscape.y[clamp(from.row + up, 0, landscape.rows - 1)] });
   }
 }

@@ -20,23 +20,20 @@ class TurnedCard extends PointedCard {
   // From where to draw a scene with this usual camera. Plotly keeps what a mouse turned, but not what keys, a link or another
   // card did; another choice of "View from" undoes all of it.
   chooseCamera(usual) {
-    const { comparison } = this.page;
     const before = this.usualCamera;
-    const own = listedCamera(usual);
-    const leader = comparison.leader(this);
+    const leader = this.page.comparison.leader(this);
     const kept = this.camera?.chosen === this.settings.camera && (this.moved || !before);
     let view = usual;
-    if (leader) view = lookingLike(leader.seen, leader.usualCamera, own);
-    else if (kept) view = before ? lookingLike(this.seen, before, own) : this.camera.view;
-    this.usualCamera = own;
+    if (leader) view = lookingLike(leader.seen, leader.usualCamera, usual);
+    else if (kept) view = before ? lookingLike(this.seen, before, usual) : this.camera.view;
+    this.usualCamera = usual;
     this.camera = { view, chosen: this.settings.camera };
-    // Plotly writes into the camera that it is given.
-    return cameraFrom(listedCamera(view));
+    return cameraFrom(view);
   }
 
   async turn(camera) {
     this.following = true;
-    await Plotly.relayout(this.surface, { "scene.camera": camera });
+    await Plotly.relayout(this.surface, { "scene.camera": cameraFrom(camera) });
     this.following = false;
   }
 }

@@ -10,7 +10,7 @@ function fillWarning(box, card) {
   const count = (test) => values.reduce((total, value) => total + (Number.isFinite(value) && test(value) ? 1 : 0), 0);
   const nonpositive = scale.kind === "log" ? count((value) => value <= 0) : 0;
   // Checkpoints, networks and the origin may lie lower than the grid.
-  const marks = scale.kind === "log" ? landscape.suggested(metric, "log")?.marks_without_place ?? "" : "";
+  const marks = scale.kind === "log" ? landscape.scales[metric]?.log?.marks_without_place ?? "" : "";
   if (nonpositive || marks) {
     const which = low < 0 || marks === "0 and less" ? "0 or less" : "0";
     const who = { 0: "Some marked points are", 1: "1 value is" }[nonpositive] ?? `${nonpositive} values are`;

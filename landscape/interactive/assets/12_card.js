@@ -4,7 +4,7 @@ class Card extends TurnedCard {
   constructor(landscape, page, beside) {
     super();
     // Whether it shows the page's second metric; what is selected, where another card points, and the profile's line.
-    Object.assign(this, { landscape, page, beside, selected: null, linked: null, line: null });
+    Object.assign(this, { landscape, page, settings: page.settings, beside, selected: null, linked: null, line: null });
     this.section = element("section", { class: "card" });
     this.heading = element("h2");
     this.key = element("span", { class: "key" });
@@ -22,9 +22,10 @@ class Card extends TurnedCard {
     this.chooser = new LineChooser((ends) => this.setLine(ends), (kind) => this.setLine(usualLine(this.landscape, kind)));
     this.player = new Player(landscape, () => this.stepped(), () => page.comparison.walk(this));
     this.build();
-    this.moveMark = newestOnly((mark, pointedAt) => this.drawMark(mark, pointedAt));
-    this.moveStep = newestOnly(() => this.drawStep());
-    this.moveCamera = newestOnly(() => this.drawDepth());
+    this.moveMark = newestOnly((mark, pointedAt) => this.drawMoving("mark", MARK, [mark], pointedAt));
+    this.moveStep = newestOnly(() => (this.standing.length && this.main.data ? this.drawMoving("current", CURRENT, this.standing) : null));
+    // Marks in front of the surface and behind it, for the camera as it stands.
+    this.moveCamera = newestOnly(() => (this.turnable ? this.restyle() : null));
     this.main.addEventListener("keydown", (event) => this.walk(event));
     this.sized = new ResizeObserver(newestOnly(() => this.resize()));
     this.sized.observe(this.section);
@@ -71,10 +72,6 @@ class Card extends TurnedCard {
     if (this.selected) this.select(this.selected);
   }
 
-  get settings() {
-    return this.page.settings;
-  }
-
   get frame() {
     return this.landscape.frames[this.settings.aspect];
   }
@@ -82,6 +79,10 @@ class Card extends TurnedCard {
   get metric() {
     const chosen = this.landscape.only ?? (this.beside ? this.settings.beside : this.settings.metric);
     return chosen in this.landscape.metrics ? chosen : "loss";
+  }
+
+  get quantity() {
+    return this.landscape.quantity(this.metric);
   }
 
   // A name that no other card of the page has.
@@ -94,11 +95,6 @@ class Card extends TurnedCard {
   get usualEnds() {
     if (this.landscape.isLine) return null;
     return this.page.comparison.overlaid(this) ? this.page.comparison.usualLine("across") : usualLine(this.landscape, "across");
-  }
-
-  // The colour and stroke of the card's curve among others; null where it stands alone.
-  swatch(style) {
-    this.key.replaceChildren(...(style ? [curveKey(style)] : []));
   }
 
   // The plots' names and texts for screen readers.
@@ -133,7 +129,7 @@ class Card extends TurnedCard {
   restore({ camera, line, step, point, zoom }) {
     const { landscape } = this;
     this.zoom = zoom;
-    if (camera) this.camera = { view: cameraFrom(camera), chosen: this.settings.camera };
+    if (camera) this.camera = { view: camera, chosen: this.settings.camera };
     if (line && !landscape.isLine) this.line = line;
     if (step !== null && landscape.walked.length) this.player.go(Math.min(step, this.player.last));
     if (point) this.selected = { x: point[0], y: point[1] };
@@ -156,16 +152,14 @@ class Card extends TurnedCard {
     if (this.selected) this.selected = this.gridPoint(this.selected.x, this.selected.y);
     if (this.linked) this.linked = this.placeAt(this.linked);
     if (landscape.isLine) {
-      const { low, high } = settings;
-      const compared = { shared: (this.page.comparing || low !== null || high !== null) && !landscape.isDifference };
-      const marks = { current: this.standing, mark: this.linked ?? this.selected };
-      this.draw(this.profile, onAxis(lineTraces(landscape, metric, marks), this.scale), profileLayout(landscape.text(metric), this.scale, landscape.axis_labels[0], compared));
-      fillWarning(this.warning, this);
-      return;
+      const shared = (this.page.comparing || settings.low !== null || settings.high !== null) && !landscape.isDifference;
+      const traces = lineTraces(landscape, metric, { current: this.standing, mark: this.linked ?? this.selected });
+      this.draw(this.profile, onAxis(traces, this.scale), profileLayout(landscape.text(metric), this.scale, landscape.axis_labels[0], { shared }));
+      return fillWarning(this.warning, this);
     }
     this.line ??= this.usualEnds;
     this.section.style.setProperty("--time-bar", `${timeBarHeight(landscape.checkpoints?.times)}px`);
-    const colours = colourScale(landscape.isDifference ? "difference" : settings.colours);
+    const colours = landscape.isDifference ? this.page.diverging : this.page.colours[settings.colours];
     const traces = mapTraces(landscape, metric, this.scale, settings, colours, this.frame);
     const layout = mapLayout(landscape, this.map, traces[0].type === "heatmap", this.frame);
     // Beside others there is no room for the directions' names, which the note says.
@@ -177,33 +171,29 @@ class Card extends TurnedCard {
       this.depth = new Depth(landscape, metric, this.scale, marked);
       const layout = this.depth.framed(surfaceLayout(landscape, metric, this.scale, this.frame), this.frame.cameras[settings.camera]);
       layout.scene.uirevision = settings.camera;
-      layout.scene.camera = this.chooseCamera(layout.scene.camera);
+      layout.scene.camera = this.chooseCamera(listedCamera(layout.scene.camera));
       const coarse = plateaus(landscape, metric, this.scale, colours, this.frame);
       this.draw(this.surface, [...withHidden(marked), ...coarse], layout);
       this.moveCamera();
     }
     this.drawProfile();
-    fillWarning(this.warning, this);
+    return fillWarning(this.warning, this);
   }
 
   draw(plot, traces, layout) {
-    const first = !plot.data;
-    const kept = first ? this.zoom : plot === this.main && zoomOf(plot);
+    const [first, isMain] = [!plot.data, plot === this.main];
+    const kept = first ? this.zoom : zoomOf(plot);
+    const axes = isMain ? [layout.xaxis, layout.yaxis] : [];
     // Plotly writes into the layout what the reader zoomed to.
-    const usual = plot === this.main ? [layout.xaxis, layout.yaxis].map(({ range }) => (range ? [...range] : null)) : null;
-    const meaning = plot === this.main ? [layout.xaxis, layout.yaxis].map(({ uirevision }) => uirevision).join() : "";
+    const usualAxes = isMain ? axes.map(({ range }) => range && [...range]) : null;
+    const meaning = axes.map(({ uirevision }) => uirevision).join();
     Plotly.react(plot, traces, layout, config(plot === this.surface ? this.turning.buttons : MAP_BUTTONS));
     const same = first || plot.meaning === meaning;
-    Object.assign(plot, { usualAxes: usual, meaning });
-    if (plot === this.main && kept && same && !zoomOf(plot)) Plotly.relayout(plot, zoomed(kept));
+    Object.assign(plot, { usualAxes, meaning });
+    if (isMain && kept && same && !zoomOf(plot)) Plotly.relayout(plot, zoomed(kept));
     if (!first) return;
-    if (plot === this.main) {
-      plot.on("plotly_relayout", () => this.page.changed());
-    }
-    plot.on("plotly_hover", (event) => this.hovered(plot, event));
-    plot.on("plotly_unhover", () => this.left());
-    // A plot that is redrawn under the pointer sends no event when the pointer leaves it.
-    plot.addEventListener("mouseleave", () => this.left());
+    if (isMain) plot.on("plotly_relayout", () => this.page.changed());
+    listen(plot, (event) => this.hovered(plot, event), () => this.left());
     plot.on("plotly_click", (event) => this.clicked(event));
     if (plot === this.surface) {
       plot.on("plotly_relayout", () => {
@@ -217,41 +207,29 @@ class Card extends TurnedCard {
   }
 
   shapes() {
-    const { landscape } = this;
-    const come = landscape.walked.length ? landscape.come(this.player.step) : [];
-    return mapShapes({ ends: this.line, path: landscape.checkpoints, come, mark: this.pointed, frame: this.frame });
+    return mapShapes({ ends: this.line, path: this.landscape.checkpoints, come: this.come, mark: this.pointed, frame: this.frame });
   }
 
-  // The plot under the pointer stays as it is: redrawn between press and release, it would lose the click.
-  async drawMark(mark, pointedAt) {
+  // A mark, or where the player stands. The plot under the pointer stays as it is: redrawn between press and release, it
+  // would lose the click.
+  async drawMoving(name, trace, points, pointedAt) {
     if (this.landscape.isLine) {
-      if (pointedAt !== this.profile) await drawLineMark(this.profile, "mark", [mark], this.scale);
+      if (pointedAt !== this.profile) await drawLineMark(this.profile, name, points, this.scale);
       return;
     }
     if (pointedAt !== this.map) await Plotly.relayout(this.map, { shapes: this.shapes() });
-    if (!this.flat && pointedAt !== this.surface) await this.movePoints(SURFACE.mark, [mark]);
+    if (!this.flat && pointedAt !== this.surface) await this.movePoints(trace, points);
   }
 
-  async drawStep() {
-    if (!this.standing.length || !this.main.data) return;
-    if (this.landscape.isLine) {
-      await drawLineMark(this.profile, "current", this.standing, this.scale);
-      return;
-    }
-    await Plotly.relayout(this.map, { shapes: this.shapes() });
-    if (!this.flat) await this.movePoints(SURFACE.current, this.standing);
+  // How far each run has come where the player stands.
+  get come() {
+    return this.landscape.walked.length ? this.landscape.come(this.player.step) : [];
   }
 
   // The checkpoints that the player stands at, one for each run, where they lie on the plane.
   get standing() {
-    const { checkpoints: path, walked } = this.landscape;
-    const rows = walked.length ? this.landscape.come(this.player.step).map((past) => past.at(-1)) : [];
-    return rows.map((row) => ({ x: path.x[row], y: path.y[row], value: path.projected[this.metric]?.[row] ?? NaN }));
-  }
-
-  // Marks in front of the surface and behind it, for the camera as it stands.
-  async drawDepth() {
-    if (this.surface._fullLayout?.scene) await this.restyle();
+    const { checkpoints: path } = this.landscape;
+    return this.come.map((past) => past.at(-1)).map((row) => ({ x: path.x[row], y: path.y[row], value: path.projected[this.metric]?.[row] ?? NaN }));
   }
 
   // Draws traces of the surface, all by default, where they are seen.
@@ -263,7 +241,7 @@ class Card extends TurnedCard {
   }
 
   movePoints(trace, points) {
-    const place = Object.fromEntries(Object.entries(placed(points, this.scale, this.frame)).map(([name, list]) => [name, [...list]]));
+    const place = placed(points, this.scale, this.frame);
     const before = this.depth.traces[trace];
     if (!place.z.length && !before.z.length) return null;
     Object.assign(before, place);
@@ -291,14 +269,16 @@ class Card extends TurnedCard {
 
   drawProfile() {
     const { landscape, metric, line: ends } = this;
-    const [columns, rows] = [landscape.columns - 1, landscape.rows - 1];
-    this.handles.set(ends, [landscape.x[0], landscape.x[columns], landscape.y[0], landscape.y[rows]], this.frame);
+    const { x, y } = landscape;
+    this.handles.set(ends, [x[0], x.at(-1), y[0], y.at(-1)], this.frame);
     // A profile that stands on one axis with others has no plot of its own.
     this.figure.hidden = this.page.comparison.overlaid(this);
     if (this.figure.hidden) return;
     this.points = alongLine(landscape, landscape.values(metric), ends);
     this.chooser.show(ends, landscape.walked.length > 1);
-    this.draw(this.profile, onAxis(profileTraces(this.points), this.scale), profileLayout(landscape.text(metric), this.scale, landscape.geometry ? "distance along the line, in weight space" : "distance along the line, in units of the plane's coordinates", { shared: this.page.comparing && !landscape.isDifference }));
+    const xTitle = `distance along the line, ${landscape.geometry ? "in weight space" : "in units of the plane's coordinates"}`;
+    const shared = this.page.comparing && !landscape.isDifference;
+    this.draw(this.profile, onAxis(profileTraces(this.points), this.scale), profileLayout(landscape.text(metric), this.scale, xTitle, { shared }));
     this.spoken[2].textContent = curveText(landscape.text(metric), this.points);
   }
 

@@ -94,7 +94,11 @@ async function savePicture(card, format) {
   const { landscape, metric, scale, warning } = card;
   const plots = landscape.isLine ? [card.profile] : card.flat ? [card.map] : [card.surface, card.map];
   const said = [...warning.children].map((each) => each.textContent).join(" ");
+  const note = `${landscape.text(metric)}: ${scale.kind} scale. ${said}`;
+  await savePlots(plots, landscape.title, note, `${stem(landscape.name)}_${metric.replace(/[^\w.-]+/g, "_")}`, format);
+}
+
+async function savePlots(plots, title, note, name, format) {
   const make = format === "svg" ? vectorPicture : picture;
-  const content = await make(plots, landscape.title, `${landscape.text(metric)}: ${scale.kind} scale. ${said}`);
-  save(content, `${stem(landscape.name)}_${metric.replace(/[^\w.-]+/g, "_")}.${format}`);
+  save(await make(plots, title, note), `${name}.${format}`);
 }

@@ -7,54 +7,62 @@ class Toolbar {
     this.box = element("div", { class: "toolbar", role: "region", "aria-label": "View" });
     this.metric = element("span", { class: "metrics" });
     this.differences = element("span");
-    this.low = this.end("low", "Lowest value of the colours and heights");
-    this.high = this.end("high", "Highest value of the colours and heights");
-    this.reset = button("Auto", "Choose the range from the data", () => {
+    this.low = this.end("low", "min", "Lowest value of the colours and heights");
+    this.high = this.end("high", "max", "Highest value of the colours and heights");
+    const reset = button("Auto", "Choose the range from the data", () => {
       this.showRange(null, null);
       page.set({ low: null, high: null });
     });
+    this.range = element("span", { class: "control range", role: "group", "aria-label": "Range" },
+      element("span", { text: "Clip to" }), this.low, "\u2013", this.high, reset);
+    // What a curve does not have: colours, directions, a map.
+    this.planesOnly = [
+      this.choice("colours", "Colours", Object.keys(page.colours).map((name) => [name, name])),
+      this.choice("aspect", "Axes", [["equal", "To scale"], ["fill", "Filling"]], "To scale: distances in weight space. Filling: the plane's coordinates fill a square."),
+      this.choice("camera", "View from", page.cameras.map((name) => [name, cameraText(name)]), "From where surfaces are seen, the same for all; auto looks for the best view of each path. Drag a surface to turn it."),
+      this.choice("map", "Map", [["contour", "Contours"], ["cells", "Cells"]]),
+    ];
+    // How several cards stand beside each other, by the names of the settings.
+    this.compared = {
+      layout: this.choice("layout", "Layout", [["side", "Side by side"], ["rows", "In rows"]]),
+      locked: this.toggle("locked", "Lock cameras", "Turn one surface, and all turn"),
+      linked: this.toggle("linked", "Link cursor", "Point at one, and the same coordinates are marked in all"),
+      players: this.toggle("players", "Link players", "Walk along one path, and all others are shown at the same epoch or step"),
+      overlay: this.toggle("overlay", "Overlay profiles", "The profiles of all on one axis, along one line"),
+    };
+    const { landscapes } = page;
+    const several = landscapes.length > 1;
+    const chips = landscapes.map((landscape, index) => element("button", {
+      type: "button", class: "chip", "aria-pressed": String(page.shown.has(index)), text: landscape.name,
+      on: { click: (event) => event.currentTarget.setAttribute("aria-pressed", String(page.toggle(index))) },
+    }));
     this.box.append(
-      this.metric,
-      labelled("Scale", select([["auto", "Automatic"], ["log", "Logarithmic"], ["linear", "Linear"]], settings.scale, (value) => page.set({ scale: value }), { id: "scale" })),
-      this.range = element("span", { class: "control range", role: "group", "aria-label": "Range" }, element("span", { text: "Clip to" }), this.low, "\u2013", this.high, this.reset),
-      ...this.ofPlanes(labelled("Colours", select(Object.keys(COLOUR_MAPS).map((name) => [name, name]), settings.colours, (value) => page.set({ colours: value }), { id: "colours" })),
-      labelled("Axes", select([["equal", "To scale"], ["fill", "Filling"]], settings.aspect, (value) => page.set({ aspect: value }), { id: "aspect", title: "To scale: distances in weight space. Filling: the plane's coordinates fill a square." })),
-      labelled("View from", select(page.cameras.map((name) => [name, cameraText(name)]), settings.camera, (value) => page.set({ camera: value }), { id: "camera", title: "From where surfaces are seen, the same for all; auto looks for the best view of each path. Drag a surface to turn it." })),
-      labelled("Map", select([["contour", "Contours"], ["cells", "Cells"]], settings.map, (value) => page.set({ map: value }), { id: "map" }))),
+      this.metric, this.choice("scale", "Scale", [["auto", "Automatic"], ["log", "Logarithmic"], ["linear", "Linear"]]), this.range,
+      ...this.planesOnly, ...Object.values(this.compared),
+      ...(several || this.severalSets ? [this.toggle("shared", "One scale for all")] : []),
+      ...(several ? [element("div", { class: "chips", role: "group", "aria-label": "Landscapes shown" }, ...chips)] : []),
+      this.differences,
     );
-    [this.low.value, this.high.value] = [settings.low ?? "", settings.high ?? ""];
-    this.several();
+    this.showRange(settings.low, settings.high);
     this.showMetrics();
     this.box.append(page.link.box);
   }
 
-  // What a curve does not have: colours, directions, a map.
-  ofPlanes(...controls) {
-    this.planesOnly = controls;
-    return controls;
-  }
-
   // Only what does something to the cards on the page.
   showFitting() {
-    const cards = [...this.page.cards.values()];
+    const { cards, walkable } = this.page.comparison;
     const lines = cards.length > 0 && cards.every(({ landscape }) => landscape.isLine);
     for (const control of this.planesOnly) control.hidden = lines;
     this.range.firstChild.textContent = lines ? "Values" : "Clip to";
-    const switches = { layout: cards.length > 1, locked: this.page.webgl && cards.filter(({ flat }) => flat === false).length > 1, linked: cards.length > 1, players: this.page.comparison.walkable, overlay: cards.length > 1 };
-    for (const [name, fits] of Object.entries(switches)) this.compared[name].hidden = !fits;
+    const surfaces = this.page.webgl ? cards.filter(({ flat }) => flat === false) : [];
+    const fits = { locked: surfaces.length > 1, players: walkable };
+    for (const [name, control] of Object.entries(this.compared)) control.hidden = !(fits[name] ?? cards.length > 1);
   }
 
-  // How several cards stand beside each other, by the names of the settings.
-  comparing() {
-    const { settings } = this.page;
-    const found = { layout: labelled("Layout", select([["side", "Side by side"], ["rows", "In rows"]], settings.layout, (value) => this.page.set({ layout: value }), { id: "layout" })) };
-    for (const [name, text, title] of [
-      ["locked", "Lock cameras", "Turn one surface, and all turn"],
-      ["linked", "Link cursor", "Point at one, and the same coordinates are marked in all"],
-      ["players", "Link players", "Walk along one path, and all others are shown at the same epoch or step"],
-      ["overlay", "Overlay profiles", "The profiles of all on one axis, along one line"],
-    ]) found[name] = this.toggle(name, text, title);
-    return found;
+  // A control of the setting that has its name.
+  choice(name, text, options, title = null, more = {}) {
+    const { page } = this;
+    return labelled(text, select(options, page.settings[name], (value) => page.set({ [name]: value, ...more }), { id: name, title }));
   }
 
   toggle(name, text, title = null) {
@@ -72,13 +80,13 @@ class Toolbar {
       return name === "loss_error" ? "loss_error (estimated error of interpolation)" : owners[name].text(name) + (quantity.endsWith("_stderr") ? " (standard error)" : "");
     };
     const listed = (chosen) => this.grouped(chosen.map((name) => [owners[name].names[name].dataset, [name, text(name)]]));
-    const controls = [labelled("Metric", select(listed(names), page.settings.metric, (value) => page.set({ metric: value, low: null, high: null }), { id: "metric" }))];
+    const controls = [this.choice("metric", "Metric", listed(names), null, { low: null, high: null })];
     if (this.severalSets) {
-      const others = listed(names.filter((name) => !owners[name].isError(name)));
-      controls.push(labelled("Beside it", select([["", "nothing"], ...others], page.settings.beside, (value) => page.set({ beside: value }), { id: "beside", title: "A second metric of the same landscape; metrics that measure the same share a scale." })));
+      const others = [["", "nothing"], ...listed(names.filter((name) => !owners[name].names[name].is_error))];
+      controls.push(this.choice("beside", "Beside it", others, "A second metric of the same landscape; metrics that measure the same share a scale."));
     }
-    this.metric.replaceChildren(...controls);
-    this.differences.replaceChildren(...[this.difference()].filter((control) => control));
+    this.metric.append(...controls);
+    this.differences.append(...[this.difference()].filter(Boolean));
   }
 
   // The names of all metrics.
@@ -102,8 +110,8 @@ class Toolbar {
     return groups.size > 1 ? [...groups] : options.map(([, option]) => option);
   }
 
-  end(which, label) {
-    return element("input", { type: "number", step: "any", id: which, placeholder: which === "low" ? "min" : "max", "aria-label": label, on: { change: () => this.typed() } });
+  end(id, placeholder, label) {
+    return element("input", { type: "number", step: "any", id, placeholder, "aria-label": label, on: { change: () => this.typed() } });
   }
 
   typed() {
@@ -121,25 +129,10 @@ class Toolbar {
     this.high.setCustomValidity("");
   }
 
-  several() {
-    const { landscapes } = this.page;
-    this.compared = this.comparing();
-    this.box.append(...Object.values(this.compared));
-    if (landscapes.length < 2 && !this.severalSets) return this.box.append(this.differences);
-    this.box.append(this.toggle("shared", "One scale for all"));
-    if (landscapes.length < 2) return this.box.append(this.differences);
-    this.chips = element("div", { class: "chips", role: "group", "aria-label": "Landscapes shown" }, ...landscapes.map((landscape, index) =>
-      element("button", {
-        type: "button", class: "chip", "aria-pressed": String(this.page.shown.has(index)), text: landscape.name,
-        on: { click: (event) => event.currentTarget.setAttribute("aria-pressed", String(this.page.toggle(index))) },
-      })));
-    return this.box.append(this.chips, this.differences);
-  }
-
   difference() {
-    const { landscapes, settings } = this.page;
+    const { landscapes } = this.page;
     const pairs = landscapes.flatMap((first, one) => landscapes.flatMap((second, two) =>
-      (this.page.differenceScales(one, two) ? [[`${one} ${two}`, `${first.name} \u2212 ${second.name}`]] : [])));
+      (this.page.differenceBetween(one, two) ? [[`${one} ${two}`, `${first.name} \u2212 ${second.name}`]] : [])));
     for (const [index, landscape] of landscapes.entries()) {
       const of = landscapes.length > 1 ? `${landscape.name}: ` : "";
       for (const [at, { metrics: [one, two] }] of landscape.metric_differences.entries()) {
@@ -149,7 +142,7 @@ class Toolbar {
     }
     if (!pairs.length && landscapes.length < 2) return null;
     if (!pairs.length) return element("span", { class: "control muted", text: "No two landscapes lie on the same grid, so there is no difference to show." });
-    return labelled("Difference", select([["", "none"], ...pairs], settings.difference, (value) => this.page.set({ difference: value }), { id: "difference" }));
+    return this.choice("difference", "Difference", [["", "none"], ...pairs]);
   }
 }
 
@@ -165,9 +158,7 @@ class Theme {
     this.system = matchMedia("(prefers-color-scheme: dark)");
     this.system.addEventListener("change", () => this.apply());
     this.chosen = null;
-    this.button = button("", "", () => {
-      this.choose(this.dark ? "light" : "dark");
-    }, { class: "theme" });
+    this.button = button("", "", () => this.choose(this.dark ? "light" : "dark"), { class: "theme" });
     this.apply();
   }
 
@@ -182,9 +173,7 @@ class Theme {
 
   apply() {
     document.documentElement.dataset.theme = this.dark ? "dark" : "light";
-    this.button.textContent = this.dark ? "\u2600" : "\u263e";
-    this.button.setAttribute("aria-label", this.dark ? "Light colours" : "Dark colours");
-    this.button.title = this.dark ? "Light colours" : "Dark colours";
+    relabel(this.button, this.dark ? "\u2600" : "\u263e", this.dark ? "Light colours" : "Dark colours");
     this.changed();
   }
 }

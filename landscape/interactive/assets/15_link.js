@@ -1,7 +1,7 @@
 // A link to what the page shows: everything that the reader changed stands in the address after its "#".
 
 const LINK_MILLISECONDS = 400;
-const CHOICES = { scale: ["auto", "log", "linear"], colours: Object.keys(COLOUR_MAPS), map: ["contour", "cells"], aspect: ["equal", "fill"], layout: ["side", "rows"] };
+const CHOICES = { scale: ["auto", "log", "linear"], map: ["contour", "cells"], aspect: ["equal", "fill"], layout: ["side", "rows"] };
 const SWITCHES = ["shared", "locked", "linked", "players", "overlay"];
 
 class Link {
@@ -64,7 +64,7 @@ class Link {
     const { settings } = kept;
     const measured = (name) => page.landscapes.some((landscape) => name in landscape.metrics);
     for (const name of ["metric", "beside"]) if (measured(given.get(name) ?? "")) settings[name] = given.get(name);
-    for (const [name, values] of Object.entries({ ...CHOICES, camera: page.cameras })) if (values.includes(given.get(name))) settings[name] = given.get(name);
+    for (const [name, values] of Object.entries({ ...CHOICES, colours: Object.keys(page.colours), camera: page.cameras })) if (values.includes(given.get(name))) settings[name] = given.get(name);
     for (const name of ["low", "high"]) settings[name] = numbers(given.get(name), 1)?.[0] ?? null;
     if (settings.low !== null && settings.high !== null && !(settings.low < settings.high)) settings.low = settings.high = null;
     for (const name of SWITCHES) if (["true", "false"].includes(given.get(name))) settings[name] = given.get(name) === "true";
@@ -74,13 +74,9 @@ class Link {
     if (["light", "dark"].includes(given.get("theme"))) kept.theme = given.get("theme");
     for (const key of new Set([...given.keys()].map((name) => name.split(".")[1]).filter((key) => key))) {
       const step = given.get(`step.${key}`) ?? "";
-      kept.cards[key] = {
-        camera: numbers(given.get(`camera.${key}`), 9),
-        line: numbers(given.get(`line.${key}`), 4),
-        step: /^\d{1,9}$/.test(step) ? Number(step) : null,
-        point: numbers(given.get(`point.${key}`), 2),
-        zoom: numbers(given.get(`zoom.${key}`), 4),
-      };
+      const lists = Object.entries({ camera: 9, line: 4, point: 2, zoom: 4 });
+      kept.cards[key] = Object.fromEntries(lists.map(([name, count]) => [name, numbers(given.get(`${name}.${key}`), count)]));
+      kept.cards[key].step = /^\d{1,9}$/.test(step) ? Number(step) : null;
     }
     return kept;
   }
@@ -88,7 +84,7 @@ class Link {
   isDifference(text) {
     const { landscapes } = this.page;
     const two = /^(\d+) (\d+)$/.exec(text);
-    if (two) return two[1] !== two[2] && Boolean(this.page.differenceScales(two[1], two[2]));
+    if (two) return two[1] !== two[2] && Boolean(this.page.differenceBetween(two[1], two[2]));
     const metrics = /^(\d+) [mr](\d+)$/.exec(text);
     return Boolean(metrics && landscapes[metrics[1]]?.metric_differences[metrics[2]]);
   }
@@ -104,7 +100,11 @@ function named([x, y, z]) {
   return { x, y, z };
 }
 
-// Where the camera stands, what it looks at, and what is up.
+// A camera as Plotly takes it; everywhere else it is nine numbers: where it stands, what it looks at, and what is up.
+function cameraFrom(list) {
+  return { eye: named(list.slice(0, 3)), center: named(list.slice(3, 6)), up: named(list.slice(6)) };
+}
+
 function cameraOf(plot) {
   return listedCamera(plot._fullLayout.scene._scene?.getCamera?.() ?? plot._fullLayout.scene.camera);
 }

@@ -28,7 +28,7 @@ class Live {
       const state = parsed(await answer.text());
       this.show(state);
       if (state.reload) location.reload();
-      if (state.content) this.page.update([new Landscape(state.content)]);
+      if (state.content) this.page.update([readLandscape(state.content)]);
       this.version = state.version;
     } catch (error) {
       this.text.textContent = "`landscape plot --watch` no longer answers; the page shows the last data that it sent.";

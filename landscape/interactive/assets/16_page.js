@@ -4,13 +4,14 @@ const MOST_SHOWN = 6; // browsers draw only so many three-dimensional scenes at 
 
 class Page {
   constructor(content) {
-    const { aspect, camera, cameras, differences, covers } = content;
-    Object.assign(this, { aspect, camera, cameras, differences, covers });
+    const { aspect, camera, cameras, differences, colours, diverging } = content;
+    Object.assign(this, { aspect, camera, cameras, differences, colours, diverging });
     this.webgl = hasWebGL();
     this.tooltip = new Tooltip();
     followScreen(this.tooltip);
     document.documentElement.classList.toggle("embedded", EMBEDDED);
-    this.landscapes = content.landscapes.map((item) => new Landscape(item));
+    this.landscapes = content.landscapes.map(readLandscape);
+    // One object, which cards and comparison have too.
     this.settings = this.usual;
     this.shown = this.usuallyShown;
     this.cards = new Map();
@@ -20,7 +21,7 @@ class Page {
       this.render();
       this.changed();
     });
-    // One place for what is said and not shown.
+    // One place for what is said to those who listen to the page, and not shown.
     this.spoken = element("p", { class: "spoken", role: "status" });
     this.link = new Link(this, { live: Boolean(content.live) });
     const header = document.querySelector("body > header");
@@ -49,7 +50,7 @@ class Page {
     const kept = this.link.read();
     for (const card of this.cards.values()) card.close();
     this.cards.clear();
-    this.settings = { ...this.usual, ...kept.settings };
+    Object.assign(this.settings, this.usual, kept.settings);
     this.shown = kept.shown ? new Set(kept.shown) : this.usuallyShown;
     if (kept.theme) this.theme.choose(kept.theme);
     this.renewToolbar();
@@ -80,32 +81,26 @@ class Page {
     this.changed();
   }
 
-  // Says a text to those who listen to the page.
-  say(text) {
-    this.spoken.textContent = text;
-  }
-
   // What others could link to is no longer what it was.
   changed() {
     this.link?.changed();
   }
 
   render() {
-    for (const card of this.cards?.values() ?? []) card.render();
-    if (this.cards) this.comparison.render();
+    for (const each of [...this.cards.values(), ...this.comparison.overlays]) each.render();
   }
 
-  // The scales of a difference by metric; nothing where the two do not lie on the same grid.
-  differenceScales(one, two) {
+  // What a difference of two landscapes has beside its values; nothing where they do not lie on the same grid.
+  differenceBetween(one, two) {
     return this.differences[`${Math.min(one, two)} ${Math.max(one, two)}`];
   }
 
   // A card's own scale, or one that all cards share that show the same quantity.
   scaleOf(card) {
-    const quantity = (other) => other.landscape.quantity(other.metric);
-    const together = [...this.cards.values()].filter((other) => !other.landscape.isDifference && quantity(other) === quantity(card));
-    const alone = card.landscape.isDifference || !this.settings.shared;
-    const main = !card.landscape.isDifference && card.landscape.quantity(this.settings.metric) === quantity(card);
+    const { isDifference } = card.landscape;
+    const together = this.comparison.cards.filter((other) => !other.landscape.isDifference && other.quantity === card.quantity);
+    const alone = isDifference || !this.settings.shared;
+    const main = !isDifference && card.landscape.quantity(this.settings.metric) === card.quantity;
     // The ends that the reader gave are values of the first metric.
     const settings = main ? this.settings : { ...this.settings, low: null, high: null };
     return scaleFor((alone ? [card] : together).map((other) => [other.landscape, other.metric]), settings);
@@ -118,7 +113,7 @@ class Page {
 
   // Whether any landscape shows a second metric.
   get besideShown() {
-    return [...this.cards.values()].some((card) => card.beside);
+    return this.comparison.cards.some((card) => card.beside);
   }
 
   // The keys of the cards that there should be, in their order: a landscape's number, and with "b" its second metric.
@@ -167,11 +162,10 @@ class Page {
   makeDifference() {
     const [one, two] = this.settings.difference.split(" ");
     const first = this.landscapes[one];
-    if (!/^[mr]/.test(two)) return new Difference(first, this.landscapes[two], this.differenceScales(one, two), { cover: this.covers[`${Math.min(one, two)} ${Math.max(one, two)}`] });
-    const { metrics, scale } = first.metric_differences[two.slice(1)];
-    const ordered = two[0] === "m" ? metrics : [...metrics].reverse();
-    const text = ordered.map((metric) => first.text(metric)).join(" \u2212 ");
-    return new Difference(first, first, mapping([[text, scale]]), { metrics: ordered });
+    if (!/^[mr]/.test(two)) return differenceOf(first, this.landscapes[two], this.differenceBetween(one, two));
+    const found = first.metric_differences[two.slice(1)];
+    const metrics = two[0] === "m" ? found.metrics : [...found.metrics].reverse();
+    return differenceOf(first, first, { ...found, metrics });
   }
 
   update(landscapes) {

@@ -26,7 +26,7 @@ class Depth {
     const [low, high] = finiteRange(this.heights.flatMap((row) => [...row]));
     this.range = high - low;
     this.traces = traces.map(({ name, x, y, z }) => ({ name, x: [...x], y: [...y], z: [...z] }));
-    this.flat = landscape.rows < 2 || landscape.columns < 2 || !(this.range > 0);
+    this.flat = landscape.thin || !(this.range > 0);
     const [surface] = traces;
     const across = (row, column) => [surface.x[0].length ? surface.x[row][column] : surface.x[column], surface.y[0].length ? surface.y[row][column] : surface.y[row]];
     const [columns, rows] = [landscape.columns - 1, landscape.rows - 1];
@@ -127,7 +127,7 @@ function mean([low, high]) {
 }
 
 function listed(points) {
-  return { x: points.map((point) => point && point[0]), y: points.map((point) => point && point[1]), z: points.map((point) => point && point[2]) };
+  return Object.fromEntries(["x", "y", "z"].map((name, axis) => [name, points.map((point) => point && point[axis])]));
 }
 
 // The point moved towards the eye, as far as the box of the scene reaches: what lies beyond is not drawn.

@@ -5,17 +5,13 @@ const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 
 class Comparison {
   constructor(page) {
-    this.page = page;
+    Object.assign(this, { page, settings: page.settings });
     this.overlays = [new Overlay(this, false), new Overlay(this, true)];
     this.followCamera = newestOnly((card) => this.turnOthers(card));
   }
 
   get cards() {
     return [...this.page.cards.values()];
-  }
-
-  get settings() {
-    return this.page.settings;
   }
 
   get several() {
@@ -33,16 +29,13 @@ class Comparison {
     // Five or six stand in two rows of three.
     main.style.setProperty("--columns", this.cards.length > 4 ? Math.ceil(this.cards.length / 2) : this.cards.length);
     for (const card of this.cards) {
-      card.swatch(this.overlaid(card) ? this.style(card) : null);
+      // The colour and stroke of the card's curve among others.
+      card.key.replaceChildren(...(this.overlaid(card) ? [curveKey(this.style(card))] : []));
       // Beside others, the long table waits until it is asked for.
       if (card.asideBefore !== this.side) card.about.open = !this.side;
       card.asideBefore = this.side;
     }
     for (const overlay of this.overlays) overlay.arrange();
-  }
-
-  render() {
-    for (const overlay of this.overlays) overlay.render();
   }
 
   // Cameras ---------------------------------------------------------------------------------------------------------
@@ -68,7 +61,7 @@ class Comparison {
       const camera = lookingLike(card.seen, card.usualCamera, other.usualCamera);
       const before = other.seen;
       // A plot also reports where its camera stands when only its size has changed.
-      return listedCamera(camera).some((value, index) => Math.abs(value - before[index]) > 1e-6) ? other.turn(camera) : null;
+      return camera.some((value, index) => Math.abs(value - before[index]) > 1e-6) ? other.turn(camera) : null;
     }));
   }
 
@@ -120,9 +113,8 @@ class Comparison {
   // The cards of planes, or of lines, whose curves stand on one axis: those that show the same quantity.
   together(isLine) {
     if (!this.several || !this.settings.overlay) return [];
-    const quantity = (card) => card.landscape.quantity(card.metric);
     const cards = this.cards.filter(({ landscape }) => landscape.isLine === isLine && !landscape.isDifference);
-    const found = cards.filter((card) => quantity(card) === quantity(cards[0]));
+    const found = cards.filter(({ quantity }) => quantity === cards[0].quantity);
     return found.length > 1 ? found : [];
   }
 
@@ -163,5 +155,5 @@ function lookingLike(camera, usual, ownUsual) {
   const zoom = away(ownUsual) / away(usual);
   const center = [3, 4, 5].map((at) => ownUsual[at] + camera[at] - usual[at]);
   const eye = [0, 1, 2].map((at) => center[at] + zoom * (camera[at] - camera[at + 3]));
-  return { eye: named(eye), center: named(center), up: named(camera.slice(6)) };
+  return [...eye, ...center, ...camera.slice(6)];
 }

@@ -46,9 +46,8 @@ class Overlay {
     const { cards, common } = this;
     if (this.isLine) {
       return cards.map((card) => {
-        const { landscape, metric } = card;
-        const values = landscape.values(metric);
-        return { card, points: Array.from(landscape.x, (x, index) => ({ position: x, x, y: 0, value: values[index] })) };
+        const values = card.landscape.values(card.metric);
+        return { card, points: Array.from(card.landscape.x, (x, index) => ({ position: x, x, y: 0, value: values[index] })) };
       });
     }
     const measured = cards.every(({ landscape }) => landscape.geometry);
@@ -75,43 +74,28 @@ class Overlay {
     const [first] = this.cards;
     this.drawnCurves = this.curves;
     const scale = this.page.settings.shared ? first.scale : scaleFor(this.cards.map(({ landscape, metric }) => [landscape, metric]), this.page.settings);
-    const text = first.landscape.quantity(first.metric) === first.metric ? first.landscape.text(first.metric) : first.landscape.quantity(first.metric);
+    const text = first.quantity === first.metric ? first.landscape.text(first.metric) : first.quantity;
     // On a phone there is room for half of a long title.
     const xTitle = this.plot.clientWidth < 560 ? this.xTitle.replace(", ", ",\n") : this.xTitle;
     const layout = profileLayout(text, scale, xTitle, { shared: true });
     Plotly.react(this.plot, onAxis(this.drawnCurves.flatMap((curve) => this.traces(curve)), scale), layout, config(MAP_BUTTONS));
-    if (!this.listening) this.listen();
-    this.note.textContent = this.isLine ? "with one standard error, where it was measured" : this.profileNote;
+    if (!this.listening) listen(this.plot, (event) => this.hovered(event), () => this.left());
+    this.listening = true;
+    const along = this.common ? "Along the dashed line" : "Each along the dashed line of its own map";
+    this.note.textContent = this.isLine ? "with one standard error, where it was measured" : `${along}, interpolated bilinearly between the points`;
     this.legend.replaceChildren(...this.drawnCurves.map(({ card }) => element("li", {}, curveKey(this.comparison.style(card)), card.caption)));
     if (!this.isLine) this.chooser.show(this.common ? first.line : null, this.cards.some(({ landscape }) => landscape.walked.length > 1));
     this.plot.setAttribute("aria-label", `${this.heading.textContent}: ${text}`);
     this.spoken.textContent = this.drawnCurves.map(({ card, points }) => curveText(card.caption, points)).join(" ");
   }
 
-  get profileNote() {
-    return `${this.common ? "Along the dashed line" : "Each along the dashed line of its own map"}, interpolated bilinearly between the points`;
-  }
-
   traces({ card, points }) {
     const { colour: own, dash } = this.comparison.style(card);
-    const x = points.map(({ position }) => position);
-    const finite = (values) => Array.from(values, (value) => (Number.isFinite(value) ? value : null));
-    const shared = { type: "scatter", x, connectgaps: false };
-    const curve = {
-      ...shared, name: card.caption, mode: this.isLine && x.length < 150 ? "lines+markers" : "lines", y: finite(points.map(({ value }) => value)),
-      hoverinfo: "none", line: { color: own, width: 2.4, dash }, marker: { size: 5, color: own },
-    };
+    const [x, values] = [points.map(({ position }) => position), points.map(({ value }) => value)];
+    const mode = this.isLine && x.length < 150 ? "lines+markers" : "lines";
+    const curve = strokes(card.caption, { x, y: finite(values) }, { color: own, width: 2.4, dash }, { mode, hoverinfo: "none", marker: { size: 5, color: own } });
     const error = this.isLine ? card.landscape.errorOf(card.metric) : null;
-    if (!error) return [curve];
-    const edge = (sign) => ({ ...shared, name: "band", mode: "lines", y: finite(points.map(({ value }, index) => value + sign * error[index])), hoverinfo: "skip", line: { width: 0 } });
-    return [edge(-1), { ...edge(1), fill: "tonexty", fillcolor: `${own}2e` }, curve];
-  }
-
-  listen() {
-    this.listening = true;
-    this.plot.on("plotly_hover", (event) => this.hovered(event));
-    this.plot.on("plotly_unhover", () => this.left());
-    this.plot.addEventListener("mouseleave", () => this.left());
+    return [...(error ? band(x, values, error, `${own}2e`, ["band", "band"]) : []), curve];
   }
 
   hovered(event) {
@@ -119,7 +103,7 @@ class Overlay {
     const curve = this.drawnCurves.find(({ card }) => card.caption === point.data.name);
     if (!curve) return;
     const at = curve.points[point.pointNumber];
-    const facts = [["x", shortText(at.x)], ...(this.isLine ? [] : [["y", shortText(at.y)]])];
+    const facts = coordinateFacts(curve.card.landscape, at.x, at.y);
     const same = this.isLine ? null : this.common;
     for (const { card, points } of this.drawnCurves) {
       const there = same ? points[point.pointNumber] : points.find(({ x }) => same === null && x === at.x);
@@ -137,9 +121,8 @@ class Overlay {
   }
 
   async savePicture(format) {
-    const make = format === "svg" ? vectorPicture : picture;
     const names = this.cards.map((card) => card.caption).join(", ");
-    save(await make([this.plot], names, this.note.textContent), `${this.isLine ? "lines" : "profiles"}.${format}`);
+    await savePlots([this.plot], names, this.note.textContent, this.isLine ? "lines" : "profiles", format);
   }
 }
 
@@ -149,13 +132,12 @@ function shareOfOrigin([x0, y0, x1, y1], [[along, shear], [, tall]]) {
   const [u0, v0] = [along * x0 + shear * y0, tall * y0];
   const [across, up] = [along * (x1 - x0) + shear * (y1 - y0), tall * (y1 - y0)];
   const square = across * across + up * up;
-  return square ? Math.min(Math.max(-(u0 * across + v0 * up) / square, 0), 1) : 0;
+  return square ? clamp(-(u0 * across + v0 * up) / square, 0, 1) : 0;
 }
 
 // A short piece of a curve, for a legend.
 function curveKey({ colour: own, dash }) {
-  const key = vectorElement("svg", { class: "curve-key", width: 34, height: 10, "aria-hidden": "true" });
   const pattern = { solid: "", dash: "9 5", dot: "2.5 3.5", dashdot: "9 4 2.5 4", longdash: "14 5", longdashdot: "14 4 2.5 4" }[dash];
-  key.append(vectorElement("line", { x1: 0, x2: 34, y1: 5, y2: 5, stroke: own, "stroke-width": 3, "stroke-dasharray": pattern }));
-  return key;
+  return vectorElement("svg", { class: "curve-key", width: 34, height: 10, "aria-hidden": "true" },
+    vectorElement("line", { x1: 0, x2: 34, y1: 5, y2: 5, stroke: own, "stroke-width": 3, "stroke-dasharray": pattern }));
 }

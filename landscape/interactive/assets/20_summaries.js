@@ -29,16 +29,18 @@ function summaryOf(landscape, metric, scale) {
   const text = landscape.text(metric);
   if (Number.isNaN(low)) return noValueWords(landscape, metric);
   const at = values.indexOf(low);
-  const [row, column] = [Math.floor(at / landscape.columns), at % landscape.columns];
+  const { x: [x], y: [y] } = landscape.points([at]);
   const estimated = landscape.status[at] === INTERPOLATED ? ", where it is interpolated" : "";
   const size = landscape.isLine ? `${landscape.columns} points of a line` : `${landscape.columns} by ${landscape.rows} points of a plane`;
   const sentences = [
     `${text} at ${size}, ${scaleWords(scale)}: from ${shortText(low, 4)} to ${shortText(high, 4)}.`,
-    ...(low < high ? [`Its minimum on the grid is at ${placeWords(landscape, landscape.x[column], landscape.y[row])}${estimated}.`] : []),
+    ...(low < high ? [`Its minimum on the grid is at ${placeWords(landscape, x, y)}${estimated}.`] : []),
   ];
+  const { networks: rows, checkpoints: path } = landscape;
+  const networks = rows.map((each) => `The network ${path.labels[each]} is at ${placeWords(landscape, path.x[each], path.y[each])}.`);
   const missing = [INTERPOLATED, FAILED, PENDING].map((status) => [landscape.count(status), STATUS[status]]).filter(([count]) => count);
   if (missing.length) sentences.push(`${missing.map(([count, name]) => `${count} points are ${name}`).join(", ")}.`);
-  return [...sentences, ...landscape.paths.map((rows, run) => pathWords(landscape, metric, rows, run)), ...networkWords(landscape)].join(" ");
+  return [...sentences, ...landscape.paths.map((rows, run) => pathWords(landscape, metric, rows, run)), ...networks].join(" ");
 }
 
 function pathWords(landscape, metric, rows, run) {
@@ -51,11 +53,6 @@ function pathWords(landscape, metric, rows, run) {
   };
   if (rows.length === 1) return `${name} has one checkpoint: ${end(rows[0])}.`;
   return `${name} has ${rows.length} checkpoints, from ${end(rows[0])}, to ${end(rows.at(-1))}.`;
-}
-
-function networkWords(landscape) {
-  const path = landscape.checkpoints;
-  return landscape.networks.map((row) => `The network ${path.labels[row]} is at ${placeWords(landscape, path.x[row], path.y[row])}.`);
 }
 
 // Range and minimum of one curve.

@@ -38,7 +38,7 @@ class Turning {
   pressed(event) {
     if (event.target !== this.card.surface || event.ctrlKey || event.metaKey || event.altKey) return;
     const step = event.shiftKey ? FINE_DEGREES : TURN_DEGREES;
-    const [around, up] = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] }[event.key] ?? [0, 0];
+    const [around, up] = arrowWay(event.key).map((way) => way * step);
     const closer = { "+": 1, "=": 1, "-": -1, _: -1 }[event.key] ?? 0;
     const home = event.key === "Home" || event.key === "0";
     if (!around && !up && !closer && !home) return;
@@ -51,7 +51,7 @@ class Turning {
 
   // Back to the place that the page chose for all surfaces.
   goHome() {
-    this.turn(cameraFrom(this.card.usualCamera), "As at first: ");
+    this.turn(this.card.usualCamera, "As at first: ");
   }
 
   turn(next, before = "") {
@@ -60,12 +60,8 @@ class Turning {
       card.page.comparison.turned(card);
       card.page.changed();
     });
-    card.page.say(`${before}${cameraWords(listedCamera(next))}`);
+    card.page.spoken.textContent = `${before}${cameraWords(next)}`;
   }
-}
-
-function cameraFrom(list) {
-  return { eye: named(list.slice(0, 3)), center: named(list.slice(3, 6)), up: named(list.slice(6)) };
 }
 
 // Azimuth and elevation in degrees, and the distance from what the camera looks at.
@@ -79,10 +75,10 @@ function turned(camera, around, up, zoom) {
   const from = sphere(camera);
   const azimuth = ((from.azimuth + around) * Math.PI) / 180;
   // Straight from above, "up" would point at the reader.
-  const elevation = (Math.min(Math.max(from.elevation + up, -89), 89) * Math.PI) / 180;
-  const distance = Math.min(Math.max(from.distance * zoom, NEAREST), FARTHEST);
+  const elevation = (clamp(from.elevation + up, -89, 89) * Math.PI) / 180;
+  const distance = clamp(from.distance * zoom, NEAREST, FARTHEST);
   const way = [Math.cos(elevation) * Math.cos(azimuth), Math.cos(elevation) * Math.sin(azimuth), Math.sin(elevation)];
-  return cameraFrom([...way.map((share, at) => camera[at + 3] + distance * share), ...camera.slice(3)]);
+  return [...way.map((share, at) => camera[at + 3] + distance * share), ...camera.slice(3)];
 }
 
 function cameraWords(camera) {

@@ -4,8 +4,8 @@ const EMBEDDED = window.self !== window.top;
 
 // A button that shows a part of the page on the whole screen; none where the browser or the outer page forbids that.
 function screenButton(target, label) {
-  const icon = vectorElement("svg", { width: 14, height: 14, viewBox: "0 0 14 14", "aria-hidden": "true" });
-  icon.append(vectorElement("path", { d: "M1 5V1h4M9 1h4v4M13 9v4H9M5 13H1V9", fill: "none", stroke: "currentColor", "stroke-width": 1.8 }));
+  const icon = vectorElement("svg", { width: 14, height: 14, viewBox: "0 0 14 14", "aria-hidden": "true" },
+    vectorElement("path", { d: "M1 5V1h4M9 1h4v4M13 9v4H9M5 13H1V9", fill: "none", stroke: "currentColor", "stroke-width": 1.8 }));
   const found = button("", label, () => (document.fullscreenElement ? document.exitFullscreen() : target.requestFullscreen().catch(() => {})), { class: "screen", hidden: !document.fullscreenEnabled });
   found.append(icon);
   return found;

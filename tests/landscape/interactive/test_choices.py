@@ -61,10 +61,20 @@ def test_the_order_of_choices_does_not_change_the_colours_of_curves(open_page, e
     opened.check()
 
 
-def test_a_zoom_ends_where_its_axis_does(open_page, example, metric):
+def test_a_kept_point_of_a_curve_goes_to_the_other_metric_and_a_zoom_ends_where_its_axis_does(
+    open_page, example, metric
+):
     """The ends on a logarithmic axis are logarithms, and those of one metric are none of another."""
     data = example(line=True)
     opened = open_page(data, webgl=False)
+    opened.page.locator(".plot.profile").focus()
+    opened.page.keyboard.press("ArrowRight")
+    (x,), (y,) = opened.data("profile", "mark", "x", "y")
+    at = list(data.x).index(x)
+    assert y == data.loss[at]
+    opened.page.select_option("#metric", metric)
+    assert opened.data("profile", "mark", "x", "y") == [[x], [data.metrics[metric][at]]]
+    opened.page.select_option("#metric", "loss")
     zoom(opened, "profile")
     opened.wait("/zoom.0/.test(location.hash)")
     opened.page.select_option("#scale", "linear")
@@ -95,19 +105,6 @@ def test_a_zoom_stays_where_the_axes_do(open_page, example, metric):
         opened.page.select_option(f"#{control}", value)
         assert opened.page.evaluate(shown) == before
     opened.wait("/colours.*zoom.0=/.test(location.hash)")
-    opened.check()
-
-
-def test_a_kept_point_of_a_curve_goes_to_the_other_metric(open_page, example, metric):
-    data = example(line=True)
-    opened = open_page(data, webgl=False)
-    opened.page.locator(".plot.profile").focus()
-    opened.page.keyboard.press("ArrowRight")
-    (x,), (y,) = opened.data("profile", "mark", "x", "y")
-    at = list(data.x).index(x)
-    assert y == data.loss[at]
-    opened.page.select_option("#metric", metric)
-    assert opened.data("profile", "mark", "x", "y") == [[x], [data.metrics[metric][at]]]
     opened.check()
 
 

@@ -94,15 +94,12 @@ def test_a_line_has_dotted_steps(open_page, example):
     np.testing.assert_array_equal(y[::3], shown[np.isfinite(shown)])
 
 
-def test_a_finished_landscape_has_none(open_page, example):
-    opened = open_page(example(), webgl=False)
-    names = opened.page.evaluate("document.querySelector('.map').data.map((trace) => trace.name)")
-    assert not {"coarse", "hatching"} & set(names)
-
-
-def test_a_difference_is_coarse_where_either_is_pending(open_page, example):
+def test_a_finished_landscape_has_none_and_a_difference_is_coarse_where_either_is_pending(open_page, example):
     first, second = begun(example, 0.1, rows=20, columns=24), example(rows=20, columns=24, seed=1)
     opened = open_page(first, second, webgl=False)
+    names = opened.page.evaluate("document.querySelectorAll('.map')[1].data.map((trace) => trace.name)")
+    assert "grid" in names
+    assert not {"coarse", "hatching"} & set(names)
     opened.page.select_option("#difference", "1 0")
     expected = coarse_values(second.metrics["loss"] - first.metrics["loss"], first.status)
     (shown,) = opened.data("map", "coarse", "z")

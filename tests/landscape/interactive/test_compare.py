@@ -55,6 +55,7 @@ class TestSideBySide:
             assert first["y"] + first["height"] < second["y"]
         finally:
             two.page.set_viewport_size({"width": 1280, "height": 800})
+        assert "No two landscapes lie on the same grid" in two.page.inner_text(".toolbar")
         two.check()
 
     def test_a_bar_of_time_takes_no_room_from_a_map(self, open_page, example):

@@ -20,6 +20,12 @@ def page(folder, example):
     return save_page(Landscape(with_test_set(example())), folder / "shared.html").as_uri()
 
 
+@pytest.fixture(scope="module")
+def usual(page, open_for_all):
+    """The page as nobody touched it."""
+    return open_for_all(page, webgl=False)
+
+
 @pytest.fixture
 def served(folder, page, serving):
     """The address of the same page on a server; the page itself asks for nothing else."""
@@ -137,8 +143,7 @@ def test_the_address_follows_the_view_and_a_reload_keeps_it(page, open_address):
         "%E0%A4%A&=&&&..=1&low=Infinity&high=&shared=maybe&<script>alert(1)</script>",
     ],
 )
-def test_an_address_that_means_nothing_opens_the_usual_view(fragment, page, open_address):
-    usual = open_address(page, webgl=False)
+def test_an_address_that_means_nothing_opens_the_usual_view(fragment, page, usual, open_address):
     opened = open_address(f"{page}#{fragment}", webgl=False)
     for place in ("select, input[type=number]", ".card h2"):
         read = f"Array.from(document.querySelectorAll('{place}'), (each) => each.value ?? each.textContent)"

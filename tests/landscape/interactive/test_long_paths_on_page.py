@@ -15,14 +15,14 @@ from landscape.landscape import Landscape
 SLIDER = "document.querySelector('.player input')"
 
 
-def traces(opened, plot, name):
+def traces(opened, plot, name, card=0):
     return opened.page.evaluate(
-        """([plot, name]) => document.querySelector(`.plot.${plot}`).data.filter((trace) => trace.name === name).map(
-            ({ x, y, line, marker }) => {
+        """([plot, name, card]) => document.querySelectorAll(`.plot.${plot}`)[card].data.filter(
+            (trace) => trace.name === name).map(({ x, y, line, marker }) => {
                 const plain = JSON.parse(JSON.stringify(marker ?? {}));
                 return { x: Array.from(x), y: Array.from(y), line, marker: plain };
             })""",
-        [plot, name],
+        [plot, name, card],
     )  # fmt: skip
 
 
@@ -50,13 +50,6 @@ def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_every_place(open_page)
     assert opened.shapes("walked") == []
     opened.page.evaluate(f"{SLIDER}.value = 500; {SLIDER}.dispatchEvent(new Event('input'))")
     opened.wait("document.querySelector('.plot.map').layout.shapes.some((shape) => shape.name === 'walked')")
-    opened.check()
-
-
-@pytest.mark.slow
-def test_short_paths_are_as_before(open_page, example):
-    opened = open_page(example(checkpoints=9), webgl=False)
-    assert traces(opened, "map", "time") == traces(opened, "map", "time bar") == []
     opened.check()
 
 
@@ -118,10 +111,12 @@ def test_several_runs_have_no_numbers():
 
 
 @pytest.mark.slow
-def test_each_run_has_a_bar(open_page):
-    opened = open_page(build_path("walk", 60, runs=2), webgl=False)
+def test_each_run_has_a_bar_and_short_paths_are_as_before(open_page, example):
+    opened = open_page(build_path("walk", 60, runs=2), example(checkpoints=9), webgl=False)
     bars = traces(opened, "map", "time bar")
     assert [bar["marker"]["colorscale"][-1][1] for bar in bars] == [ramp[-1] for ramp in RAMPS[:2]]
+    assert traces(opened, "map", "path", 1)
+    assert traces(opened, "map", "time", 1) == traces(opened, "map", "time bar", 1) == []
     opened.check()
 
 

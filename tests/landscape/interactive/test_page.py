@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ class TestOnePlane:
             data.metrics["loss"][row, column], rel=1e-5
         )
 
-    def test_a_click_keeps_a_point_and_arrow_keys_move_it(self, open_page, example):
+    def test_a_click_keeps_a_point_and_arrow_keys_move_it_or_goes_to_a_checkpoint(self, open_page, example):
         data = example()
         opened = open_page(data, webgl=False)
         place = opened.pixel(data.x[9], data.y[6])
@@ -117,6 +118,15 @@ class TestOnePlane:
         opened.page.keyboard.press("Escape")
         opened.wait("document.querySelector('.map').layout.shapes.every((shape) => shape.name !== 'mark')")
         assert opened.facts(".readout") == {}
+        path = data.checkpoints
+        opened.page.mouse.move(*opened.pixel(path.x[2], path.y[2]))
+        opened.wait("document.querySelector('.tooltip').textContent.includes('epoch')")
+        shown = opened.facts(".tooltip")
+        assert shown["checkpoint"] == "epoch 5"
+        assert float(shown["loss at its foot on the plane"]) == pytest.approx(path.projected["loss"][2], rel=1e-5)
+        opened.click(
+            opened.pixel(path.x[2], path.y[2]), "document.querySelector('.player output').textContent === 'epoch 5'"
+        )
 
     def test_clipping_is_said_and_changes_no_value(self, open_page, example):
         data = example()
@@ -175,19 +185,6 @@ class TestPath:
         assert opened.page.evaluate("window.names[0]") == "Pause"
         opened.wait(f"{current}.meta.z[0] === {float(path.projected['loss'][-1])!r}")
 
-    def test_a_checkpoint_under_the_pointer(self, open_page, example):
-        data = example()
-        path = data.checkpoints
-        opened = open_page(data, webgl=False)
-        opened.page.mouse.move(*opened.pixel(path.x[2], path.y[2]))
-        opened.wait("document.querySelector('.tooltip').textContent.includes('epoch')")
-        shown = opened.facts(".tooltip")
-        assert shown["checkpoint"] == "epoch 5"
-        assert float(shown["loss at its foot on the plane"]) == pytest.approx(path.projected["loss"][2], rel=1e-5)
-        opened.click(
-            opened.pixel(path.x[2], path.y[2]), "document.querySelector('.player output').textContent === 'epoch 5'"
-        )
-
 
 class TestRoles:
     def test_networks_are_not_joined_and_have_their_names(self, open_page):
@@ -207,11 +204,12 @@ class TestRoles:
         assert opened.facts(".tooltip")["origin"] == "SGD"
         assert "convergence" not in opened.page.content()
 
-    def test_each_run_has_its_path(self, open_page):
+    def test_each_run_has_its_path_and_the_player_walks_all_at_once(self, open_page):
         data = with_runs()
+        path = data.checkpoints
         opened = open_page(data)
-        assert opened.data("map", "path", "x") == [data.checkpoints.x[:5].tolist()]
-        assert opened.data("map", "path 1", "x") == [data.checkpoints.x[5:13].tolist()]
+        assert opened.data("map", "path", "x") == [path.x[:5].tolist()]
+        assert opened.data("map", "path 1", "x") == [path.x[5:13].tolist()]
         (halo,) = opened.data("map", "halo", "x")
         assert halo[5] is None
         assert len(halo) == 14
@@ -221,15 +219,9 @@ class TestRoles:
         assert walk[4 * 12 + 1] is None
         assert len(walk) == 4 * 12 + 1 + 1 + 7 * 12 + 1
         assert opened.data("map", "names", "text") == [["EMA", "SGD", "Adam"]]
-        # The player walks the longest path.
-        assert opened.page.locator(".player output").text_content() == "epoch 35"
-
-    def test_the_player_walks_all_runs_at_once(self, open_page):
-        data = with_runs()
-        path = data.checkpoints
-        opened = open_page(data)
         choose(opened, "aspect", "fill")
         slider = opened.page.locator(".player input")
+        # The player walks the longest path.
         assert (slider.get_attribute("max"), slider.get_attribute("aria-valuetext")) == ("7", "epoch 35")
         current = "document.querySelector('.surface').data.find((trace) => trace.name === 'current')"
         # The first run has ended at epoch 20, and waits there.
@@ -286,12 +278,20 @@ class TestProfile:
         assert [line[name] for name in ("x0", "y0", "x1", "y1")] == [-1, data.y[0], 0, data.y[-1]]
         check_profile(opened, data, line)
         assert "interpolated bilinearly" in opened.page.inner_text("figcaption")
+        # Beyond the grid nothing is known.
+        opened.page.locator("[aria-label='x of the end']").fill("10")
+        opened.page.keyboard.press("Tab")
+        (values,) = opened.data("profile", "profile", "y")
+        assert values[0] is not None
+        assert values[-1] is None
 
-    @pytest.mark.parametrize("width", [390, 1280])
-    def test_no_handle_hides_a_number_of_the_axes(self, open_page, example, width):
-        opened = open_page(example(), webgl=False, viewport={"width": width, "height": 800})
-        for usual in ("Across", "Upwards"):
+    def test_no_handle_hides_a_number_of_the_axes(self, open_page, example):
+        opened = open_page(example(), webgl=False)
+        for width, usual in itertools.product((1280, 390), ("Across", "Upwards")):
+            opened.page.set_viewport_size({"width": width, "height": 800})
+            opened.wait(f"innerWidth === {width}")
             opened.page.click(f"text={usual}")
+            opened.painted()
             numbers, hidden = opened.page.evaluate(
                 """() => {
                     const boxes = (name) =>
@@ -303,16 +303,8 @@ class TestProfile:
                     return [numbers.length, hidden.length];
                 }"""
             )
-            assert numbers > 5
-            assert hidden == 0
-
-    def test_beyond_the_grid_nothing_is_known(self, open_page, example):
-        opened = open_page(example(), webgl=False)
-        opened.page.locator("[aria-label='x of the end']").fill("10")
-        opened.page.keyboard.press("Tab")
-        (values,) = opened.data("profile", "profile", "y")
-        assert values[0] is not None
-        assert values[-1] is None
+            assert numbers > 5, (width, usual)
+            assert hidden == 0, (width, usual)
 
 
 def check_profile(opened, data, line):
@@ -414,10 +406,6 @@ class TestSeveral:
         assert "failed (1)" in opened.page.locator(".card").first.inner_text()
         choose(opened, "difference", "")
         assert opened.page.locator(".card").count() == 2
-
-    def test_no_common_grid(self, open_page, example):
-        opened = open_page(example(), example(columns=7), webgl=False)
-        assert "No two landscapes lie on the same grid" in opened.page.inner_text(".toolbar")
 
 
 class TestLine:

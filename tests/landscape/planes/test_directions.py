@@ -50,16 +50,6 @@ def test_holds_exactly_the_trainable_parameters_with_tied_ones_once(network):
     assert all(values.dtype == np.float32 for values in direction.values())
 
 
-def test_filters_have_the_norm_of_the_weights_filters_in_a_direct_loop(network):
-    space, origin = prepare(network)
-    direction = random_direction(space, origin, seed=3, index=1)
-    for name, axis in FILTER_AXES.items():
-        weights = dict(network.named_parameters())[name].detach().double()
-        for index in range(weights.shape[axis]):
-            ours = torch.from_numpy(direction[name]).double().select(axis, index)
-            torch.testing.assert_close(ours.norm(), weights.select(axis, index).norm(), rtol=1e-6, atol=0)
-
-
 @pytest.mark.parametrize("normalization", ["filter", "layer", "weight", "none"])
 @pytest.mark.parametrize("block", [1, 7, 2**20])
 def test_normalize_equals_the_formula_in_float64(network, normalization, block, monkeypatch):
@@ -97,16 +87,6 @@ def test_one_dimensional_tensors_stay_unless_asked(network, normalization):
         np.testing.assert_array_equal(still[name], moved[name])
     again = normalize(moved.__getitem__, origin, space, "none")
     assert not again["linear.bias"].any()
-
-
-def test_a_bias_counts_as_one_filter(network):
-    space, origin = prepare(network)
-    direction = random_direction(space, origin, seed=0, index=0, perturb_one_dimensional=True)
-    bias = network.linear.bias.detach().double().numpy()
-    np.testing.assert_allclose(np.linalg.norm(direction["linear.bias"].astype(float)), np.linalg.norm(bias), rtol=1e-6)
-    assert abs(direction["scalar"]) == pytest.approx(2.5, rel=1e-6)
-    # Scaling element by element would give back the bias itself, up to signs.
-    assert not np.allclose(np.abs(direction["linear.bias"]), np.abs(bias))
 
 
 def test_zero_filters_give_zero_and_never_nan(network):
@@ -188,10 +168,5 @@ def test_inner_product_norm_and_cosine_equal_flat_vectors(network, block, monkey
     expected = flat[0] @ flat[1] / np.linalg.norm(flat[0]) / np.linalg.norm(flat[1])
     assert cosine(first, second, space) == pytest.approx(expected, rel=1e-11)
     assert cosine(first, first, space) == pytest.approx(1, rel=1e-13)
-
-
-def test_the_cosine_with_a_zero_direction_is_nan(network):
-    space, origin = prepare(network)
-    direction = random_direction(space, origin, seed=0, index=0)
-    zero = {name: np.zeros_like(values) for name, values in direction.items()}
-    assert np.isnan(cosine(direction, zero, space))
+    zero = {name: np.zeros_like(values) for name, values in first.items()}
+    assert np.isnan(cosine(first, zero, space))

@@ -447,6 +447,8 @@ def test_custom_directions_that_do_not_fit_are_refused():
         ([np.zeros(3)], TypeError, r"directions\[0\] must be a mapping"),
         ([], ValueError, "directions must be a list of one direction"),
         ([first, first], PlaneError, "parallel"),
+        ([first, {name: -2 * values for name, values in first.items()}], PlaneError, r"parallel \(cosine -1.0"),
+        ([first, {name: 0 * values for name, values in first.items()}], PlaneError, "direction 1 has the norm 0.0"),
         ([{name: values * np.nan for name, values in first.items()}], PlaneError, "direction 0 has the norm nan"),
         ([{name: values * 1j for name, values in first.items()}], TypeError, "complex"),
     ):
