@@ -17,7 +17,6 @@ from collectors.networks.weight_space import State, direction_dtype
 from collectors.shapes import Float64
 
 from ..curvature.products import ProductSettings
-from ..curves.curve import CurveTask, Fitting
 from ..evaluator import MeasurementSetup
 from ..measurement_options import MeasurementOptions
 from ..measuring import checks
@@ -35,16 +34,15 @@ from ..users_code import warn_and_note
 from .functions import (
     POINTS_AT_ONCE,
     CompiledFunctions,
+    Placement,
     Plane,
     ends,
     find_device,
     groups_of,
     measurement_settings,
     outputs_of,
-    points_at_once,
 )
 from .losses import JaxTotal, SampleTotal, find_metrics, make_totals
-from .placement import Placement
 from .products import JaxProducts
 
 _LOSSES = (
@@ -142,12 +140,7 @@ class JaxEvaluator(NetworkEvaluator):
             )
 
     def products(self, settings: ProductSettings) -> JaxProducts:
-        """Returns what makes products of the main data set's loss."""
         return JaxProducts(self._network, self._main, self._placement, self.settings, settings)
-
-    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
-        """Goes on with fitting a curve on the main data set (``FitsCurves``)."""
-        return self._fit_with(lambda: self.products(ProductSettings()), task, begun, seconds)
 
     def close(self) -> None:
         """Frees the device's memory; the user's network was never touched."""
@@ -241,8 +234,6 @@ class JaxEvaluator(NetworkEvaluator):
         if self._recalibrates:
             state = self._state_at(coordinates[0])
             return [self._functions.at_state(state, batch) for batch in batches]
-        if len(coordinates) == 1:
-            return [self._functions.at_point(coordinates[0], plane, batch, keys) for batch in batches]
         return [self._functions.at_points(coordinates, plane, batch, keys) for batch in batches]
 
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
@@ -285,8 +276,7 @@ class JaxEvaluator(NetworkEvaluator):
             return 1
         if item.name not in self._points_at_once:
             plane, batch = checks.check_loaded(self._plane), self._placed_batches(item)[0]
-            lowered = self._functions.lower_at_point(np.zeros(len(plane.directions)), plane, batch, self._keys)
-            self._points_at_once[item.name] = points_at_once(lowered)
+            self._points_at_once[item.name] = self._functions.points_at_once(plane, batch, self._keys)
         return self._points_at_once[item.name]
 
     def settings(self) -> contextlib.AbstractContextManager[None]:

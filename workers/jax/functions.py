@@ -25,6 +25,7 @@ from .losses import JaxTotal
 POINTS_AT_ONCE = 8
 _MOST_OPERATIONS = 64e6
 _ROUNDING = 1e-5
+_PLATFORMS = {"cuda": "gpu", "rocm": "gpu"}
 
 
 class Plane(NamedTuple):
@@ -125,16 +126,21 @@ class CompiledFunctions:
             },
         }
 
-    def at_point(self, coordinates: Any, plane: Plane, batch: Batch, keys: Sequence[str]) -> Any:
-        """Returns what the totals with these keys need to know, at a point of a plane, coordinates of shape (axes,)."""
-        return self._point(coordinates, plane, batch.inputs, batch.targets, keys)
-
     def at_points(self, coordinates: Any, plane: Plane, batch: Batch, keys: Sequence[str]) -> Any:
-        """Returns what ``at_point`` does, at coordinates of shape (points, axes); every array has the points first."""
-        return self._points(coordinates, plane, batch.inputs, batch.targets, keys)
+        """Returns what totals need to know at points, (points, axes); several are the first axis of every array."""
+        function, places = (self._points, coordinates) if len(coordinates) > 1 else (self._point, coordinates[0])
+        return function(places, plane, batch.inputs, batch.targets, keys)
 
-    def lower_at_point(self, coordinates: Any, plane: Plane, batch: Batch, keys: Sequence[str]) -> Any:
-        return self._point.lower(coordinates, plane, batch.inputs, batch.targets, keys)
+    def points_at_once(self, plane: Plane, batch: Batch, keys: Sequence[str]) -> int:
+        """Returns how many points one call measures, by what the function for one point does; no clock is asked."""
+        # A call for one point of a small network spends its time on everything but arithmetic: eight points at once by
+        # ``jax.vmap`` were 1.2 to 1.7 times as fast for multilayer perceptrons of up to 26,000 parameters at 1,024
+        # samples (five times at 64), but three times slower for those of 300,000 parameters, and nearly six times for a
+        # small convolutional network, whose kernels then become groups (two CPU cores).
+        lowered = self._point.lower(np.zeros(len(plane.directions)), plane, batch.inputs, batch.targets, keys)
+        operations = (lowered.cost_analysis() or {}).get("flops", float("inf"))
+        is_large = operations > _MOST_OPERATIONS or "stablehlo.convolution" in lowered.as_text()
+        return 1 if is_large else POINTS_AT_ONCE
 
 
 def outputs_of(network: NamedArrays, state: Mapping[str, Any], inputs: Any) -> Any:
@@ -165,18 +171,6 @@ def find_device(device: str, notes: list[str]) -> Any:
         return jax.local_devices(backend="cpu")[0]
 
 
-def points_at_once(lowered: Any) -> int:
-    """Returns how many points one call measures, by what the function for one point does; no clock is asked."""
-    # A call for one point of a small network spends its time on everything but arithmetic: eight points at once by
-    # ``jax.vmap`` were 1.2 to 1.7 times as fast for multilayer perceptrons of up to 26,000 parameters at 1,024 samples
-    # (five times at 64), but three times slower for those of 300,000 parameters, and nearly six times for a small
-    # convolutional network, whose kernels then become groups (two CPU cores).
-    operations = (lowered.cost_analysis() or {}).get("flops", float("inf"))
-    if operations > _MOST_OPERATIONS or "stablehlo.convolution" in lowered.as_text():
-        return 1
-    return POINTS_AT_ONCE
-
-
 def ends(batches: Sequence[Batch]) -> Sequence[Batch]:
     return [batches[0], batches[-1]] if len(batches) > 2 else batches
 
@@ -188,3 +182,71 @@ def groups_of(points: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
         yield points[start : start + size]
     for index in range(whole, len(points)):
         yield points[index : index + 1]
+
+
+class Placement:
+    """Puts arrays where a network needs them: on one device, or as its own are divided among several."""
+
+    def __init__(self, arrays: Mapping[str, Any], device: Any, available: Sequence[str] = ()) -> None:
+        self.device = device
+        self._everywhere: Any = device
+        self._shardings: dict[str, Any] = {}
+        divided = {
+            name: array.sharding
+            for name, array in arrays.items()
+            if isinstance(array, jax.Array) and len(array.sharding.device_set) > 1
+        }
+        self.is_kept = bool(divided)
+        if not divided:
+            return
+        for name, sharding in divided.items():
+            if not sharding.is_fully_addressable:
+                raise TypeError(
+                    f"network's {name!r} is spread over several processes, which is not supported; gather it first "
+                    "(jax.experimental.multihost_utils.process_allgather)."
+                )
+        named = jax.sharding.NamedSharding
+        meshes = {sharding.mesh for sharding in divided.values() if isinstance(sharding, named)}
+        if len(meshes) != 1 or not all(isinstance(sharding, named) for sharding in divided.values()):
+            raise CallbackFunctionError(
+                "the network that callback_fn returned must have all its divided arrays on one jax.sharding.Mesh "
+                f"(NamedSharding), but got {_shown(divided)}."
+            )
+        (mesh,) = meshes
+        devices = list(mesh.devices.flat)
+        _check_available(devices, available)
+        self.device = devices[0]
+        self._shardings = divided
+        # What is not divided, such as samples, is copied to each of these devices.
+        self._everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+    def place(self, tree: Any) -> Any:
+        """Returns a nested value, such as samples, where the network can use it."""
+        return self._put(tree, self._everywhere)
+
+    def place_arrays(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns arrays of the network, or such as belong to them, by name, where each of them is."""
+        return {name: self._put(array, self._shardings.get(name, self._everywhere)) for name, array in arrays.items()}
+
+    def _put(self, tree: Any, place: Any) -> Any:
+        # A copy: what a user does to an array afterwards must not change a measurement.
+        return jax.tree.map(lambda leaf: jax.device_put(leaf, place, may_alias=False), tree)
+
+
+def _check_available(devices: Sequence[Any], available: Sequence[str]) -> None:
+    allowed: dict[str, set[int]] = {}
+    for name in available:
+        kind, _, index = name.partition(":")
+        if index:
+            allowed.setdefault(_PLATFORMS.get(kind, kind), set()).add(int(index))
+    foreign = [device for device in devices if device.id not in allowed.get(device.platform, {device.id})]
+    if foreign:
+        raise CallbackFunctionError(
+            f"the network that callback_fn returned is divided among {', '.join(map(str, devices))}, but this worker "
+            f"has {', '.join(available)} only. Give each worker enough devices, such as device_ids=[0, 1] with "
+            "devices_per_worker=2: it sees no other ones then, and jax.devices() are its own."
+        )
+
+
+def _shown(shardings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name!r} {sharding}" for name, sharding in list(shardings.items())[:4])

@@ -16,9 +16,8 @@ from ..curvature.products import Matrix, ProductSettings, Vector
 from ..measuring.array_products import ArrayProducts
 from ..measuring.measured_set import MeasuredSet
 from ..samples.batches import Batch
-from .functions import outputs_of
+from .functions import Placement, outputs_of
 from .losses import JaxTotal
-from .placement import Placement
 
 _Arrays: TypeAlias = Mapping[str, Any]
 _OTHER = {

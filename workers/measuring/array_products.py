@@ -29,6 +29,7 @@ class ArrayGradients(BatchedProducts):
     refusals: tuple[type[Exception], ...] = (TypeError, ValueError, NotImplementedError)
     remedy = ""
     to_array: Callable[[Any], Any] = staticmethod(np.asarray)
+    normalizes_by_batch = False  # whether the network computes with the statistics of each batch
 
     def __init__(
         self,
