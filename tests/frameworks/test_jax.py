@@ -461,11 +461,6 @@ class TestEvaluator:
             with pytest.raises(CallbackFunctionError, match=match):
                 open_evaluator(built)
 
-    def test_complex_parameters_are_refused(self):
-        network = JaxNetwork(lambda tree, x: x, {"weight": jnp.ones(2, jnp.complex64)})
-        with pytest.raises(TypeError, match="must have real parameters"):
-            open_evaluator((jax_cases.per_sample, network, (jax_cases.features(), jax_cases.classes()), {}))
-
 
 @takes_minutes
 def test_the_pages_code(tmp_path):

@@ -133,9 +133,3 @@ def test_what_cannot_be_recalibrated(update, count, error, message):
 
     with pytest.raises(error, match=message):
         open_evaluator(build(), **OPTIONS)
-
-
-def test_a_network_without_statistics_is_measured_as_it_is():
-    with pytest.warns(UserWarning, match="changes nothing: the network has no normalization statistics"):
-        evaluator = open_evaluator(jax_cases.build_plain(), **OPTIONS)
-    assert evaluator.description.notes

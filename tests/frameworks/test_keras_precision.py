@@ -2,14 +2,16 @@
 
 import keras
 import pytest
-from cases import open_evaluator
+from cases import open_evaluator, own_values
 from keras_cases import data, small_model
 
-from collectors.networks.readers import read_network
 from workers.curvature.products import Products, ProductSettings
+from workers.measurement_plan import MeasurementPlan
 
 # Keras' own way of reading a variable or a tensor makes NumPy 2 warn.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+
+PLAN = MeasurementPlan(16)
 
 
 def built(policy="float32"):
@@ -20,23 +22,15 @@ def built(policy="float32"):
         keras.config.set_dtype_policy("float32")
 
 
-def own_loss(evaluator, model):
-    space, state = evaluator.description.space, read_network(model)
-    parameters, buffers = ({info.name: state[info.name] for info in part} for part in (space.parameters, space.buffers))
-    evaluator.load(parameters, [{info.name: state[info.name] for info in space.trainable}], buffers)
-    return evaluator.measure_state(parameters, buffers)["loss"]
-
-
 def test_it_is_the_policy_of_mixed_precision():
     model, mixed = built(), built("mixed_bfloat16")
     policies = [layer.dtype_policy.name for layer in model.layers]
-    expected = own_loss(open_evaluator((mixed, mixed, data(), None)), mixed)
-    plain = own_loss(open_evaluator((model, model, data(), None)), model)
-    evaluator = open_evaluator((model, model, data(), None), precision="bfloat16")
-    assert own_loss(evaluator, model) == pytest.approx(expected, rel=1e-6)
+    expected, plain = (own_values((item, item, data(), None), PLAN)[0]["loss"] for item in (mixed, model))
+    values, description = own_values((model, model, data(), None), PLAN, precision="bfloat16")
+    assert values["loss"] == pytest.approx(expected, rel=1e-6)
     assert expected != pytest.approx(plain, rel=1e-5)
-    assert evaluator.description.plan.precision == "bfloat16"
-    with evaluator.products(ProductSettings()) as shares:
+    assert description.plan.precision == "bfloat16"
+    with open_evaluator((model, model, data(), None), precision="bfloat16").products(ProductSettings()) as shares:
         assert Products(shares).loss == pytest.approx(plain, rel=1e-6)
     assert [layer.dtype_policy.name for layer in model.layers] == policies == ["float32"] * len(policies)
 

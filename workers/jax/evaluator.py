@@ -118,9 +118,8 @@ class JaxEvaluator(NetworkEvaluator):
                 dict.fromkeys(between.vectors, 0),
                 [place(network) for network in between.networks if network],
             )
-            self._points_at_once = {}
             # Compiled here rather than at the first point, whose time a survey uses to forecast its own.
-            self._compile(len(directions))
+            self.sets_changed()
 
     def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         points = checks.check_points(points, None if self._plane is None else len(self._plane.directions))
@@ -154,8 +153,7 @@ class JaxEvaluator(NetworkEvaluator):
         """Returns the ways to add the loss up, and the metrics, from the first batch."""
         with checks.callback_errors("compiled and evaluated"):
             outputs = jax.eval_shape(functools.partial(outputs_of, self._network), self._initial_state, batch.inputs)
-            whole, split, totals = make_totals(loss, metrics, outputs, batch)
-        candidates = [whole] if split is None else [whole, split]
+            candidates, totals = make_totals(loss, metrics, outputs, batch)
         self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
         return candidates, totals
 
@@ -200,10 +198,7 @@ class JaxEvaluator(NetworkEvaluator):
         self._state = self._initial_state
 
     def sets_changed(self) -> None:
-        self._points_at_once = {}
-        self._compile(len(checks.check_loaded(self._plane).directions))
-
-    def _compile(self, axes: int) -> None:
+        self._points_at_once, axes = {}, len(checks.check_loaded(self._plane).directions)
         for item in self._sets:
             with naming_set(item.name):
                 jax.block_until_ready(self._start(np.zeros((1, axes)), ends(self._placed_batches(item))))

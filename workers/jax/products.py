@@ -117,7 +117,6 @@ class JaxProducts(ArrayProducts):
         return self._derivatives.product(self._placement.place_arrays(along), *self._arguments(batch))
 
     def close(self) -> None:
-        """Frees the device's memory."""
         self._weights = self._fixed = {}
 
     def _arguments(self, batch: Batch) -> tuple[Any, ...]:

@@ -84,13 +84,11 @@ class SampleLoss(SummedLoss):
         super().__init__(kinds.pop())
 
     def reset(self) -> None:
-        """Starts a new sum."""
         super().reset()
         self._penalties: list[float] = []
         self._sizes: list[int] = []
 
     def add(self, outputs: Prediction, batch: Batch) -> None:
-        """Adds one batch."""
         targets, weights = unpack(batch.targets)
         terms = self._elementwise(targets, outputs.outputs, masks_of(outputs.outputs), weights)
         numerators, denominators = self._combine([(_float64(first), _float64(second)) for first, second in terms])
@@ -123,7 +121,6 @@ class SampleLoss(SummedLoss):
         return total + sum(keras.ops.sum(penalty) for penalty in outputs.penalties) * weight, weight
 
     def pending(self) -> Pending:
-        """Returns the result over all batches."""
         result = super().pending().read()
         if self._with_penalties:
             result["loss"] += self._penalty

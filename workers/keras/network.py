@@ -99,17 +99,13 @@ class KerasNetwork:
         given = _given(inputs, named_inputs)
         if self.back_end == "jax":
             trained = [variable.value for variable in self._network.trainable_variables]
-            outputs, masks, penalties, statistics = self._stateless(trained, self.others, given)
-        else:
-            if self.back_end == "tensorflow":
-                given = keras.tree.map_structure(keras.ops.convert_to_tensor, given)
-            outputs, masks, penalties, statistics = self._call(given)
-        attach_masks(outputs, masks)
-        return Prediction(given, outputs, penalties, statistics)
+            return _prediction(given, *self._stateless(trained, self.others, given))
+        if self.back_end == "tensorflow":
+            given = keras.tree.map_structure(keras.ops.convert_to_tensor, given)
+        return _prediction(given, *self._call(given))
 
     @property
     def normalizes_by_batch(self) -> bool:
-        """Whether layers compute with the statistics of each batch."""
         return bool(self._following)
 
     def normalized_by_batch(self, inputs: Any) -> KerasNetwork:
@@ -156,9 +152,7 @@ class KerasNetwork:
         given = _given(inputs, named_inputs)
         names = {id(variable): name for name, variable in self._variables.items()}
         trained = [weights.get(names[id(item)], item.value) for item in self._network.trainable_variables]
-        outputs, masks, penalties, statistics = self._stateless_forward(trained, others, given)
-        attach_masks(outputs, masks)
-        return Prediction(given, outputs, penalties, statistics)
+        return _prediction(given, *self._stateless_forward(trained, others, given))
 
     @contextlib.contextmanager
     def settings(self, threads: int) -> Any:
@@ -226,6 +220,11 @@ def compiled(function: Callable[..., Any], network: Any) -> Callable[..., Any]:
 
     result: Callable[..., Any] = jax.jit(function)
     return result
+
+
+def _prediction(given: Any, outputs: Any, masks: list[Any], *others: Any) -> Prediction:
+    attach_masks(outputs, masks)
+    return Prediction(given, outputs, *others)
 
 
 def _layers_of_float32(network: Any) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mindspore
@@ -62,13 +62,6 @@ class MindSporeNetwork:
         def run(*targets: Any) -> Any:
             return self.cell(*map_leaves(as_tensor, (*inputs, *targets)), **map_leaves(as_tensor, named_inputs))
 
-        if self.computes_loss:
-            return self._with_targets(run)
-        outputs = run()
-        # In at least float32, as Model.eval has it under mixed precision.
-        return map_leaves(_at_least_float32, outputs)
-
-    def _with_targets(self, run: Callable[..., Any]) -> Callable[[Any], Any]:
         def loss(targets: Any) -> Any:
             try:
                 return run(targets)
@@ -79,7 +72,8 @@ class MindSporeNetwork:
                     "instead of the Model."
                 ) from error
 
-        return loss
+        # Outputs in at least float32, as Model.eval has them under mixed precision.
+        return loss if self.computes_loss else map_leaves(_at_least_float32, run())
 
     def settings(self, threads: int) -> contextlib.AbstractContextManager[None]:
         """Nothing: MindSpore takes its threads and its mode from the process."""

@@ -308,10 +308,9 @@ def test_a_long_survey_is_compiled_once_and_gives_the_same(cache, monkeypatch):
 
 @pytest.mark.slow
 @COMPILER_WARNINGS
-@pytest.mark.parametrize("asked", ["auto", True])
-def test_compiled_code_that_gives_other_values_is_not_used(asked):
+def test_compiled_code_that_gives_other_values_is_not_used():
     with pytest.warns(UserWarning, match="runs eagerly: compiled it gives other values, eager against compiled"):
-        evaluator = built(OtherWhenCompiled(), Workload(asked, 1e12))
+        evaluator = built(OtherWhenCompiled(), Workload(True, 1e12))
     plan, plane = evaluator.description.plan, plane_of(OtherWhenCompiled())
     assert not plan.compile
     assert "other values" in evaluator.description.notes[0]

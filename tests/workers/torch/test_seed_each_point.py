@@ -122,10 +122,12 @@ def test_the_draws_are_those_of_a_loop_of_ones_own():
     assert found.loss[1, 1] == pytest.approx(total / len(IMAGES), rel=1e-6)
 
 
-def test_points_in_any_order_and_chunks_of_any_size_agree():
+def test_points_in_any_order_and_chunks_of_any_size_agree_on_any_worker():
     plane = random_plane(autoencoder(), seed=3)
     points = np.random.default_rng(0).normal(size=(7, 2))
-    evaluators = [evaluator_of(vae()) for _ in range(2)]
+    evaluators = [evaluator_of(vae(), memory=SampleMemory(shared=True))]
+    memory = SampleMemory((evaluators[0].description.held,), shared=True)
+    evaluators.append(evaluator_of(vae(), plan=evaluators[0].description.plan, memory=memory))
     for evaluator in evaluators:
         evaluator.load(*vectors(plane))
     whole = evaluators[0].measure(points)["loss"]
@@ -133,15 +135,6 @@ def test_points_in_any_order_and_chunks_of_any_size_agree():
     np.testing.assert_array_equal(whole, single)
     state = evaluators[0].measure_state({name: plane.origin[name] for name in plane.origin}, {})
     assert state["loss"] == evaluators[1].measure(np.zeros((1, 2)))["loss"][0], "a checkpoint draws the same numbers"
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:the same random numbers")
-def test_two_workers_agree_with_one():
-    plane = random_plane(autoencoder(), seed=3)
-    alone = evaluate(plane, vae, device_ids=[0], plan=MeasurementPlan(), **ALIKE)
-    two = evaluate(plane, vae, device_ids=[0, 1], plan=MeasurementPlan(), **ALIKE)
-    np.testing.assert_array_equal(alone.loss, two.loss)
 
 
 def test_the_generators_of_the_process_stay_where_they_were():

@@ -1,6 +1,7 @@
 """What users have as data: NumPy pairs, dictionaries, several inputs, lists of samples, lists of images, graphs."""
 
 import contextlib
+import pickle
 import warnings
 from types import SimpleNamespace
 
@@ -13,11 +14,10 @@ from torch.utils.data import DataLoader, StackDataset, TensorDataset, default_co
 from worker_cases import at_point, evaluator_of, plane_of, values_at
 
 from collectors.networks.batches import map_leaves
-from landscape import evaluate, random_plane
 from workers import OwnLoss
 from workers.errors import CallbackFunctionError, SamplesError
-
-pytestmark = pytest.mark.filterwarnings("ignore:the two random directions")
+from workers.evaluator import MeasurementSetup, SampleMemory
+from workers.torch.evaluator import TorchEvaluator
 
 GENERATOR = torch.Generator().manual_seed(0)
 IMAGES = torch.randn(50, 1, 4, 4, generator=GENERATOR)
@@ -393,18 +393,15 @@ def test_graphs_with_a_loss_of_pairs_are_told_of_own_loss():
         value_of(nn.CrossEntropyLoss(), GraphNetwork(), loader)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:loss is measured in lists or graphs")
-def test_graphs_on_two_workers():
-    loader = loader_of(graphs())
-
-    def callback_fn():
-        return OwnLoss(graph_step), GraphNetwork(), loader, {}
-
-    plane = random_plane(GraphNetwork(), seed=1)
-    alone = evaluate(plane, callback_fn, size=3, device_ids=[0], progress=False)
-    two = evaluate(plane, callback_fn, size=3, device_ids=[0, 1], progress=False)
-    np.testing.assert_allclose(alone.loss, two.loss, rtol=1e-6)
+def test_graphs_on_a_second_worker_are_those_of_the_first():
+    loader, values, memory = loader_of(graphs()), [], SampleMemory(shared=True)
+    for _ in range(2):
+        loader, setup = pickle.loads(pickle.dumps(loader)), MeasurementSetup(memory=memory)
+        evaluator = TorchEvaluator(OwnLoss(graph_step), net := GraphNetwork(), loader, {}, setup)
+        memory = SampleMemory((evaluator.description.held,), shared=True)
+        values.append(values_at(evaluator, net, POINT)[0])
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 
 class Bags(nn.Module):
