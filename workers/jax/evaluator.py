@@ -36,9 +36,7 @@ from .functions import (
     CompiledFunctions,
     Placement,
     Plane,
-    ends,
     find_device,
-    groups_of,
     measurement_settings,
     outputs_of,
 )
@@ -201,7 +199,9 @@ class JaxEvaluator(NetworkEvaluator):
         self._points_at_once, axes = {}, len(checks.check_loaded(self._plane).directions)
         for item in self._sets:
             with naming_set(item.name):
-                jax.block_until_ready(self._start(np.zeros((1, axes)), ends(self._placed_batches(item))))
+                batches = self._placed_batches(item)
+                first_and_last = batches[:: max(len(batches) - 1, 1)]
+                jax.block_until_ready(self._start(np.zeros((1, axes)), first_and_last))
 
     def _measure_points(self, item: MeasuredSet, points: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Returns the values of a data set at points, shape (points, axes), by the metric's own name."""
@@ -212,7 +212,10 @@ class JaxEvaluator(NetworkEvaluator):
         def add_up(values: list[Any], one_point: bool) -> dict[str, NDArray[Any]]:
             return _add_up(_read_back(values, one_point=one_point), batches, item.totals, item)
 
-        for group in groups_of(points, self._group_size(item, len(points))):
+        size = self._group_size(item, len(points))
+        whole = len(points) - len(points) % size
+        # The rest are measured one by one, because each size is compiled separately.
+        for group in (*points[:whole].reshape(whole // size, size, points.shape[1]), *points[whole:, None]):
             # The device computes the next groups while the host adds the values of earlier ones up.
             under_way.append((self._start(group, batches), len(group) == 1))
             if len(under_way) >= _GROUPS_UNDER_WAY:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from collectors.networks.batches import call_network
 from collectors.networks.jax_arrays import NamedArrays
@@ -19,7 +18,7 @@ from collectors.networks.weight_space import numpy_dtype
 from ..errors import CallbackFunctionError, first_line
 from ..measuring.totals import low_precision
 from ..samples.batches import Batch
-from ..users_code import warn_user
+from ..users_code import warn_and_note
 from .losses import JaxTotal
 
 POINTS_AT_ONCE = 8
@@ -160,28 +159,12 @@ def measurement_settings(device: Any) -> Iterator[None]:
 def find_device(device: str, notes: list[str]) -> Any:
     """Returns JAX's device of that name ("cpu", "cuda:0"); without it the CPU, a warning and a note."""
     kind, _, index = device.partition(":")
-    if kind == "cpu":
-        return jax.local_devices(backend="cpu")[0]
-    try:
-        return jax.local_devices(backend=kind)[int(index or 0)]
-    except (RuntimeError, IndexError) as error:
-        reason = first_line(error)
-        notes.append(f"JAX cannot use the device {device!r}, so the CPU measures: {reason}")
-        warn_user(notes[-1])
-        return jax.local_devices(backend="cpu")[0]
-
-
-def ends(batches: Sequence[Batch]) -> Sequence[Batch]:
-    return [batches[0], batches[-1]] if len(batches) > 2 else batches
-
-
-def groups_of(points: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
-    """Yields the points in groups of that size and the rest one by one, because each size is compiled separately."""
-    whole = len(points) - len(points) % size
-    for start in range(0, whole, size):
-        yield points[start : start + size]
-    for index in range(whole, len(points)):
-        yield points[index : index + 1]
+    if kind != "cpu":
+        try:
+            return jax.local_devices(backend=kind)[int(index or 0)]
+        except (RuntimeError, IndexError) as error:
+            warn_and_note(notes, f"JAX cannot use the device {device!r}, so the CPU measures: {first_line(error)}")
+    return jax.local_devices(backend="cpu")[0]
 
 
 class Placement:

@@ -40,7 +40,8 @@ def find_loss(model: Any) -> tuple[Loss, Any]:
     judge = CompileLoss(model)
 
     def loss(prediction: Prediction, targets: Any) -> Any:
-        return judge(*_arguments(prediction, targets))
+        labels, weights = unpack(targets)
+        return judge(labels, prediction.outputs, weights)
 
     return loss, judge
 
@@ -183,20 +184,16 @@ def _loss_of_model(model: Any) -> Loss:
     options = {"training": False} if takes_training else {}
 
     def loss(prediction: Prediction, targets: Any) -> Any:
-        labels, outputs, weights = _arguments(prediction, targets)
+        labels, weights = unpack(targets)
+        given = {"x": prediction.inputs, "y": labels, "y_pred": prediction.outputs, "sample_weight": weights}
         # The forward pass may have been a compiled one, which leaves nothing behind in the layers.
         model._losses_override = list(prediction.penalties)
         try:
-            return model.compute_loss(x=prediction.inputs, y=labels, y_pred=outputs, sample_weight=weights, **options)
+            return model.compute_loss(**given, **options)
         finally:
             model._losses_override = []
 
     return loss
-
-
-def _arguments(prediction: Prediction, targets: Any) -> tuple[Any, Any, Any]:
-    labels, weights = unpack(targets)
-    return labels, prediction.outputs, weights
 
 
 def _sums_of_samples(loss: Any, targets: Any, outputs: Any, weights: Any) -> tuple[Any, Any]:

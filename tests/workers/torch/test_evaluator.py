@@ -297,12 +297,9 @@ def test_measure_state_leaves_the_plane_in_place():
         other.features[1].running_mean.add_(1.0)
     own = evaluator.measure_state(*state_of(other))
     on_plane = evaluator.measure_state(state_of(other)[0], None)
-    with_plane_buffers = copy.deepcopy(other)
-    with_plane_buffers.load_state_dict(
-        {**other.state_dict(), **{key: torch.from_numpy(array) for key, array in plane[2].items()}}
-    )
+    with_plane_buffers = at_point(other, (state_of(other)[0], [], plane[2]), ())
     np.testing.assert_allclose(own["loss"], direct_loss(loss, other.eval(), dataset), rtol=1e-5)
-    np.testing.assert_allclose(on_plane["loss"], direct_loss(loss, with_plane_buffers.eval(), dataset), rtol=1e-5)
+    np.testing.assert_allclose(on_plane["loss"], direct_loss(loss, with_plane_buffers, dataset), rtol=1e-5)
     assert abs(own["loss"] - on_plane["loss"]) > 1e-3
     after = evaluator.measure(POINTS)
     for name in before:
