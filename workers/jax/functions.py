@@ -191,9 +191,10 @@ class Placement:
         named = jax.sharding.NamedSharding
         meshes = {sharding.mesh for sharding in divided.values() if isinstance(sharding, named)}
         if len(meshes) != 1 or not all(isinstance(sharding, named) for sharding in divided.values()):
+            shown = ", ".join(f"{name!r} {sharding}" for name, sharding in list(divided.items())[:4])
             raise CallbackFunctionError(
                 "the network that callback_fn returned must have all its divided arrays on one jax.sharding.Mesh "
-                f"(NamedSharding), but got {_shown(divided)}."
+                f"(NamedSharding), but got {shown}."
             )
         (mesh,) = meshes
         devices = list(mesh.devices.flat)
@@ -229,7 +230,3 @@ def _check_available(devices: Sequence[Any], available: Sequence[str]) -> None:
             f"has {', '.join(available)} only. Give each worker enough devices, such as device_ids=[0, 1] with "
             "devices_per_worker=2: it sees no other ones then, and jax.devices() are its own."
         )
-
-
-def _shown(shardings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name!r} {sharding}" for name, sharding in list(shardings.items())[:4])

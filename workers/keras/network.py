@@ -47,11 +47,16 @@ class KerasNetwork:
         precision: "bfloat16" lets layers of float32 compute as under the policy "mixed_bfloat16".
 
     Raises:
-        ValueError: the precision changes nothing.
+        ValueError: the back end is one that was never tried, or the precision changes nothing.
     """
 
     def __init__(self, network: Any, following: Sequence[Any] = (), precision: str = "float32") -> None:
-        self.back_end = check_back_end()
+        self.back_end = str(keras.backend.backend())
+        if self.back_end not in _BACK_ENDS:
+            raise ValueError(
+                f"Keras' back end must be one of {_BACK_ENDS}, but is {self.back_end!r}; set the environment variable "
+                "KERAS_BACKEND before keras is imported."
+            )
         entries = named_variables(network)
         self.space = WeightSpace("keras", type(network).__name__, tuple(info for info, _ in entries))
         self._network, self._following, self._precision = network, following, precision
@@ -198,17 +203,6 @@ class KerasNetwork:
     def _computed(self, outputs: Any, penalties: Iterable[Any], statistics: Mapping[int, Any]) -> _Computed:
         named = {name: statistics[id(item)] for name, item in self._variables.items() if id(item) in statistics}
         return _at_least_float32(outputs), masks_of(outputs), list(penalties), named
-
-
-def check_back_end() -> str:
-    """Returns the name of Keras' back end; ValueError where it is one that was never tried."""
-    name = str(keras.backend.backend())
-    if name not in _BACK_ENDS:
-        raise ValueError(
-            f"Keras' back end must be one of {_BACK_ENDS}, but is {name!r}; set the environment variable KERAS_BACKEND "
-            "before keras is imported."
-        )
-    return name
 
 
 def compiled(function: Callable[..., Any], network: Any) -> Callable[..., Any]:
