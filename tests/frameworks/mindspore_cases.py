@@ -115,14 +115,7 @@ def restored(network):
 
 
 EVALUATOR_CASES = [
-    EvaluatorCase(
-        name=name,
-        build=make,
-        own_loss=own_loss,
-        freeze=freeze,
-        freeze_all=freeze_all,
-        restored=restored,
-    )
+    EvaluatorCase(name=name, build=make, own_loss=own_loss, freeze=freeze, freeze_all=freeze_all, restored=restored)
     for name, make in (
         ("MindSpore graph", functools.partial(build, "graph")),
         ("MindSpore PyNative", functools.partial(build, "pynative", shuffle=True)),

@@ -114,12 +114,7 @@ def unchanged(variables, inputs, **_):
 @pytest.mark.parametrize(
     ("update", "count", "error", "message"),
     [
-        (
-            None,
-            40,
-            ValueError,
-            r"how this network updates its statistics: give JaxNetwork\(\.\.\., update=",
-        ),
+        (None, 40, ValueError, r"how this network updates its statistics: give JaxNetwork\(\.\.\., update="),
         (unchanged, 40, CallbackFunctionError, "update must return running averages, .* but 'batch_stats"),
         (unchanged, 1, SamplesError, "at least two samples for its statistics"),
         (3, 40, TypeError, "update must be a function"),

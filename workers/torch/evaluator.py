@@ -50,14 +50,7 @@ from .placement import bring_weights, device_of, find_placement
 from .planning import NetworkPlanning, few_within_memory
 from .points import PendingPoint, add_up, pending_point, read_points
 from .precision import at_least_float32, check_precision, with_float32_weights
-from .settings import (
-    SAME_DRAWS,
-    RandomNumbers,
-    check_at_hand,
-    measurement_settings,
-    normalization_layers,
-    recalibrate,
-)
+from .settings import SAME_DRAWS, RandomNumbers, check_at_hand, measurement_settings, normalization_layers, recalibrate
 from .snapshot import NetworkSnapshot
 from .user_data import changes_batches, copied, read_user_data
 

@@ -10,16 +10,7 @@ from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
-from worker_cases import (
-    at_point,
-    classes,
-    evaluator_of,
-    features,
-    labelled,
-    mlp,
-    plane_of,
-    values_at,
-)
+from worker_cases import at_point, classes, evaluator_of, features, labelled, mlp, plane_of, values_at
 
 from workers.errors import CallbackFunctionError, SamplesError
 

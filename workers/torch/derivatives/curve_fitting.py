@@ -77,11 +77,7 @@ class TorchCurveFitter(MovedNetwork, CurveFitter):
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
         network = self._network
-        with (
-            network.settings(),
-            twice_differentiable(network.module, network.devices),
-            _batch_statistics(self._norms),
-        ):
+        with network.settings(), twice_differentiable(network.module, network.devices), _batch_statistics(self._norms):
             try:
                 yield
             except RuntimeError as error:
