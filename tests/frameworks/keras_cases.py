@@ -9,12 +9,15 @@ os.environ.setdefault("KERAS_BACKEND", "torch")
 
 import keras
 import numpy as np
+import pytest
 from cases import CollectorCase, Crash, EvaluatorCase
 
 from collectors.keras import SummaryCollector
 from collectors.networks.keras_network import named_variables, torch_modules
 
 BACK_END = keras.backend.backend()
+# Keras' own way of reading a variable or a tensor makes NumPy 2 warn; the contract tests run without this filter.
+QUIET = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
 layers = keras.layers
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from cases import own_values as measured_at_own_weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
-from keras_cases import BACK_END, CrashAfter, data, halves, saving, small_model, two_inputs
+from keras_cases import BACK_END, QUIET, CrashAfter, data, halves, saving, small_model, two_inputs
 from pages import code_blocks, run_page_block, takes_minutes
 from scripts import run_script
 from waiting import PATIENCE
@@ -30,8 +30,7 @@ from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 
-# Keras' own way of reading a variable or a tensor makes NumPy 2 warn; the contract tests run without this filter.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+pytestmark = QUIET
 
 layers = keras.layers
 STEPS = {"unit": "step", "intervals": [list(range(13))]}

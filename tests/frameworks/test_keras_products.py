@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from cases import open_evaluator, own_values
-from keras_cases import data, small_model
+from keras_cases import QUIET, data, small_model
 
 from collectors.networks.readers import describe_network, read_network
 from workers.curvature.measuring import CurvatureSettings
@@ -15,8 +15,7 @@ from workers.measurement_plan import MeasurementPlan
 from workers.pool import CurvatureTask
 from workers.pools.in_process import InProcessPool
 
-# Keras' own way of reading a variable or a tensor makes NumPy 2 warn.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+pytestmark = QUIET
 
 layers = keras.layers
 PLAN = MeasurementPlan(16, 1)
