@@ -17,13 +17,14 @@ import numpy as np
 from collectors.networks.weight_space import State
 from collectors.shapes import Float64
 
-from ..curvature.products import ProductSettings, ShareProducts
+from ..curvature.products import ProductSettings
 from ..curves.curve import CurveTask, Fitting
 from ..errors import CallbackFunctionError, PointsFailedError, SamplesError
 from ..evaluator import (
     DataSetDescription,
     Evaluator,
     EvaluatorDescription,
+    MakesProducts,
     MeasurementSetup,
     OriginMeasurement,
     Partition,
@@ -237,10 +238,6 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         batches = self._main.samples.batches(options.recalibration_batch_size)
         return itertools.islice((batch for batch in batches if batch.size > 1), _ROUGHLY if roughly else None)
 
-    @abstractmethod
-    def products(self, settings: ProductSettings) -> ShareProducts:
-        """Returns what makes products of the main data set's loss (``MakesProducts``)."""
-
     def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
         """Goes on with fitting a curve on the main data set (``FitsCurves``)."""
         # Gradients are kept, because they are compiled. After another load the loss may be added up in another way.
@@ -249,6 +246,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         return ArrayCurveFitter(self._of_curves[1], self.space, self._main, task).fit(begun, seconds)
 
     def _gradients_of_curves(self) -> ArrayGradients:
+        assert isinstance(self, MakesProducts)
         return cast(ArrayGradients, self.products(ProductSettings()))
 
     def _measure_each(self, measure: Callable[[MeasuredSet], Mapping[str, _Value]]) -> dict[str, _Value]:
