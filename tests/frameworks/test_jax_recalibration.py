@@ -49,13 +49,7 @@ def nnx_loss(state):
     return float(jax_cases.mean_loss(jnp.asarray(outputs), jax_cases.classes()))
 
 
-@pytest.mark.parametrize(
-    ("build", "loss"),
-    [
-        pytest.param(jax_cases.build_linen, linen_loss, id="linen"),
-        pytest.param(jax_cases.build_nnx, nnx_loss, id="nnx"),
-    ],
-)
+@pytest.mark.parametrize(("build", "loss"), [(jax_cases.build_linen, linen_loss), (jax_cases.build_nnx, nnx_loss)])
 def test_statistics_are_the_mean_over_batches_at_each_point(build, loss):
     built = build()
     before = read_network(built[1])
