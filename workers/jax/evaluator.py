@@ -95,7 +95,12 @@ class JaxEvaluator(NetworkEvaluator):
         with self.settings():
             arrays = {name: np.asarray(value) for name, value in self._network.arrays.items()}
             self._state = self._initial_state = self._placement.place_arrays(arrays)
-            candidates, totals = self._find_totals(loss, functions, sets[0].samples.own_batches[0])
+            batch = sets[0].samples.own_batches[0]
+            with checks.callback_errors("compiled and evaluated"):
+                run = functools.partial(outputs_of, self._network)
+                outputs = jax.eval_shape(run, self._initial_state, batch.inputs)
+                candidates, totals = make_totals(loss, functions, outputs, batch)
+            self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
             self._prepare_statistics(sets[0], setup.options)
         self._get_sets_ready(sets, candidates, totals, setup, self._placement.device.platform)
 
@@ -144,16 +149,6 @@ class JaxEvaluator(NetworkEvaluator):
         self._plane = None
         self._placed.clear()
         self._of_curves = None
-
-    def _find_totals(
-        self, loss: Any, metrics: Mapping[str, Any], batch: Batch
-    ) -> tuple[list[JaxTotal], dict[str, JaxTotal]]:
-        """Returns the ways to add the loss up, and the metrics, from the first batch."""
-        with checks.callback_errors("compiled and evaluated"):
-            outputs = jax.eval_shape(functools.partial(outputs_of, self._network), self._initial_state, batch.inputs)
-            candidates, totals = make_totals(loss, metrics, outputs, batch)
-        self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
-        return candidates, totals
 
     def _prepare_statistics(self, read: ReadSet, options: MeasurementOptions) -> None:
         batches = read.samples.batches(options.recalibration_batch_size) if self._recalibrates else []
