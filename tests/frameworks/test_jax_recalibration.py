@@ -19,14 +19,10 @@ POINT = [0.7, -0.4]
 OPTIONS = {"buffers": "recalibrate", "recalibration_batch_size": 16}
 
 
-def parts_of_16(samples):
-    return [samples[start : start + 16] for start in range(0, len(samples), 16)]
-
-
 def normalized_alike(hidden, scale, bias):
     """Returns hidden values that are normalized by the mean, over batches, of the means and variances of each."""
     axes = tuple(range(hidden.ndim - 1))
-    parts = parts_of_16(hidden)
+    parts = [hidden[start : start + 16] for start in range(0, len(hidden), 16)]
     mean = np.mean([part.mean(axes) for part in parts], axis=0)
     variance = np.mean([part.var(axes) for part in parts], axis=0)
     return (hidden - mean) / np.sqrt(variance + 1e-5) * scale + bias

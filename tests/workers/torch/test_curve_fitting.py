@@ -52,11 +52,6 @@ def flat(network):
     return nn.utils.parameters_to_vector(network.parameters()).detach().numpy()
 
 
-def put(network, vector):
-    with torch.no_grad():
-        nn.utils.vector_to_parameters(torch.from_numpy(vector), network.parameters())
-
-
 @pytest.mark.parametrize("kind", ["bezier", "polygon"])
 @pytest.mark.parametrize("bends", [1, 3])
 def test_shares_are_those_of_the_textbook(kind, bends):
@@ -88,8 +83,9 @@ def test_gradient_of_the_bends_is_that_of_finite_differences(kind, bends, t):
     network, shares = copy.deepcopy(a), task.settings.shape.weights(t)[0]
 
     def loss(control):
-        put(network, shares[0] * flat(a) + shares[-1] * flat(b) + shares[1:-1] @ control)
+        point = shares[0] * flat(a) + shares[-1] * flat(b) + shares[1:-1] @ control
         with torch.no_grad():
+            nn.utils.vector_to_parameters(torch.from_numpy(point), network.parameters())
             return float(nn.functional.cross_entropy(network(batch.inputs), batch.targets))
 
     with contextlib.closing(TorchCurveFitter(evaluator._differentiated(), samples, task)) as fitter:

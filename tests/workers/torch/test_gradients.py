@@ -112,13 +112,10 @@ def slope_of(state, inputs, prefix=""):
     return ((1 - torch.tanh(inputs @ first.T + bias).square()) * second) @ first
 
 
-def plane_of(network):
-    return custom_plane(network, [{"weights": np.array([1.0, 0.0])}, {"weights": np.array([0.0, 1.0])}])
-
-
 def measured(callback_fn, **options):
     x, y = np.linspace(-1, 1, 5), np.linspace(-0.5, 1, 4)
-    return evaluate(plane_of(callback_fn()[1]), callback_fn, x=x, y=y, progress=False, **options)
+    directions = [{"weights": np.array([1.0, 0.0])}, {"weights": np.array([0.0, 1.0])}]
+    return evaluate(custom_plane(callback_fn()[1], directions), callback_fn, x=x, y=y, progress=False, **options)
 
 
 @pytest.mark.filterwarnings("ignore:metric 'u'")

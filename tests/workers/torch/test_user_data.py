@@ -438,11 +438,6 @@ def time_step(network, batch):
     return bag_step(network, (batch[0][0], batch[1]))
 
 
-def mean_in_float64(net, step, samples, collate):
-    there = moved(net).double()
-    return np.mean([step(there, map_leaves(as_float64, collate([sample])))[0].item() for sample in samples])
-
-
 def as_float64(tensor):
     return tensor.double() if tensor.is_floating_point() else tensor
 
@@ -461,7 +456,9 @@ def test_batches_without_a_loader_must_say_how_many_samples_they_hold(kind):
         value_of(OwnLoss(step), net, batches)
     found, description = value_of(OwnLoss(step, samples=lambda batch: len(batch[-1])), net, batches)
     assert description.num_samples == len(samples)
-    assert found["loss"] == pytest.approx(mean_in_float64(net, step, samples, collate), rel=1e-6)
+    there = moved(net).double()
+    losses = [step(there, map_leaves(as_float64, collate([sample])))[0].item() for sample in samples]
+    assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 2.5, None])
