@@ -55,8 +55,7 @@ def test_the_origin_is_the_frameworks_own_loss(case):
     built = case.build()
     evaluator = open_evaluator(built)
     measured = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))
-    expected = case.own_loss(case.build())
-    assert measured["loss"][0] == pytest.approx(expected, rel=case.closes)
+    assert measured["loss"][0] == pytest.approx(case.own_loss(case.build()), rel=case.closes)
     assert evaluator.description.metrics[0] == "loss"
     assert set(measured) == set(evaluator.description.metrics)
 

@@ -113,8 +113,7 @@ def unchanged(variables, inputs, **_):
 def test_what_cannot_be_recalibrated(update, count, error, message):
     def build():
         network = JaxNetwork(jax_cases.LinenConvolutions().apply, jax_cases.linen_variables(), update=update)
-        data = jax_cases.images()[:count], jax_cases.classes()[:count]
-        return jax_cases.per_sample, network, data, {}
+        return jax_cases.per_sample, network, (jax_cases.images()[:count], jax_cases.classes()[:count]), {}
 
     with pytest.raises(error, match=message):
         open_evaluator(build(), **OPTIONS)

@@ -97,8 +97,7 @@ def test_names_do_not_depend_on_models_built_before(build):
     first = describe_network(build())
     recurrent()
     all_layers()
-    second = describe_network(build())
-    assert first == second
+    assert first == describe_network(build())
     assert len({info.name for info in first.tensors}) == len(first.tensors)
 
 
@@ -738,6 +737,5 @@ def test_the_network_of_the_page_has_the_loss_of_float64():
 @pytest.mark.skipif(BACK_END == "jax", reason="the page is run with PyTorch and TensorFlow, in half of the time")
 def test_the_how_to_page(tmp_path):
     (block,) = code_blocks("keras")
-    printed = run_page_block(block, tmp_path / "page", environment={"KERAS_BACKEND": BACK_END})
-    assert "andscape" in printed
+    assert "andscape" in run_page_block(block, tmp_path / "page", environment={"KERAS_BACKEND": BACK_END})
     assert (tmp_path / "page" / "run" / "landscape_0-5_pca.h5").exists()

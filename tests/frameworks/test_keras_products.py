@@ -91,8 +91,7 @@ def test_products_are_those_of_float64(kind):
         assert products.loss == pytest.approx(loss, rel=1e-6)
         np.testing.assert_allclose(products.gradient(), slope, atol=1e-6)
         np.testing.assert_allclose(products(vector), hessian @ vector, atol=2e-5 * np.abs(hessian @ vector).max())
-        moved = {name: 1.5 * array for name, array in read_network(model).items()}
-        shares.move(moved, None)
+        shares.move({name: 1.5 * array for name, array in read_network(model).items()}, None)
         assert Products(shares).loss == pytest.approx(
             gradient_of(1.5 * before, x.astype(np.float64), y, counts.astype(np.float64))[0], rel=1e-6
         )

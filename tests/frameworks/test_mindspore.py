@@ -48,8 +48,7 @@ ONE_PLANE = {"landscape_size": 3, "num_samples": 48, "create_landscape": {"train
 
 
 def train(callbacks, epochs=1, network=None):
-    model = model_of(network or ConvNet())
-    model.train(epochs, dataset(32, 8), callbacks=callbacks, dataset_sink_mode=False)
+    model_of(network or ConvNet()).train(epochs, dataset(32, 8), callbacks=callbacks, dataset_sink_mode=False)
 
 
 def collecting(folder, landscape=FOUR_STEPS):
@@ -432,21 +431,18 @@ def test_a_run_of_mindspores_own_collector(mode, tmp_path):
 
 def test_checkpoints_with_optimizer_and_wrapped_names(pynative, tmp_path):
     network = ConvNet()
-    optimizer = nn.Adam(network.trainable_params())
-    trainer = Model(network, sparse_loss(), optimizer)
+    trainer = Model(network, sparse_loss(), nn.Adam(network.trainable_params()))
     trainer.train(1, dataset(32, 8), dataset_sink_mode=False)
     for number in (1, 2, 3):
         mindspore.save_checkpoint(trainer.train_network, str(tmp_path / f"whole_{number}.ckpt"))
-    held = mindspore.load_checkpoint(str(tmp_path / "whole_1.ckpt"))
-    assert "moment1.classifier.weight" in held
+    assert "moment1.classifier.weight" in mindspore.load_checkpoint(str(tmp_path / "whole_1.ckpt"))
     run = import_checkpoints(tmp_path / "run", [tmp_path / f"whole_{number}.ckpt" for number in (1, 2, 3)])
     space = describe_network(network)
     assert run.checkpoint(3, space).shapes.keys() == {tensor.name for tensor in space.tensors}
     # As MindSpore's own collector leaves it behind: straight from a .ckpt, whatever else it holds.
     shutil.copytree(tmp_path / "run", tmp_path / "own")
     folder = tmp_path / "own" / "ckpt_dir"
-    wrapped = WithOwnLoss(network)
-    mindspore.save_checkpoint(wrapped, str(folder / "wrapped.ckpt"))
+    mindspore.save_checkpoint(WithOwnLoss(network), str(folder / "wrapped.ckpt"))
     assert "network.classifier.weight" in mindspore.load_checkpoint(str(folder / "wrapped.ckpt"))
     rewrite_metadata(tmp_path / "own", {"2": tmp_path / "whole_2.ckpt", "3": "/gone/wrapped.ckpt"})
     shutil.copy(tmp_path / "whole_2.ckpt", folder)

@@ -115,8 +115,7 @@ def test_an_initial_epoch_goes_on_counting(pynative):
 def test_a_stop_ends_the_training(hook, pynative):
     recorder = Recorder(stop_at=hook)
     fit([InMindSpore(recorder)], epochs=5)
-    epochs = {call[1] for call in recorder.calls if call[0] == "on_train_step_end"}
-    assert epochs == {1}
+    assert {call[1] for call in recorder.calls if call[0] == "on_train_step_end"} == {1}
     assert recorder.calls[-1] == "exit"
     assert recorder.calls[-2][0] == "on_train_end"
 

@@ -99,8 +99,7 @@ class TheirNetwork(ms_nn.Cell):
         super().__init__()
         self.conv = ms_nn.Conv2d(1, 4, 3, stride=2, pad_mode=padding, has_bias=False)
         self.words = ms_nn.Embedding(9, 12)
-        width = 4 * (5 if padding == "same" else 4) ** 2
-        self.first = ms_nn.Dense(width, 12)
+        self.first = ms_nn.Dense(4 * (5 if padding == "same" else 4) ** 2, 12)
         self.norm = ms_nn.LayerNorm((12,), epsilon=1e-5)
         self.last = ms_nn.Dense(12, CLASSES)
 

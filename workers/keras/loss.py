@@ -180,8 +180,7 @@ def _check_model(model: Any) -> None:
 
 
 def _loss_of_model(model: Any) -> Loss:
-    takes_training = "training" in inspect.signature(model.compute_loss).parameters
-    options = {"training": False} if takes_training else {}
+    options = {"training": False} if "training" in inspect.signature(model.compute_loss).parameters else {}
 
     def loss(prediction: Prediction, targets: Any) -> Any:
         labels, weights = unpack(targets)

@@ -141,8 +141,7 @@ class LabelMean(WeighedMean):
         if labels is None or torch.iinfo(labels.dtype).min > _IGNORED:
             return None
         counts = labels != _IGNORED
-        places = torch.cumsum(counts.flatten(), 0).reshape(labels.shape)
-        first = places <= counts.sum() // 2
+        first = torch.cumsum(counts.flatten(), 0).reshape(labels.shape) <= counts.sum() // 2
         return [_with_labels(batch, labels.masked_fill(ignored, _IGNORED)) for ignored in (first, ~first)]
 
     def _counted(self, batch: Batch) -> Any:

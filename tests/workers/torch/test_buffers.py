@@ -85,8 +85,7 @@ def test_recalibrated_statistics_are_cumulative_averages(build, batch_size):
     moved = [cumulative_average(at_point(seeded(build), plane, point), images(), batch_size) for point in POINTS]
     expected = [direct_loss(nn.CrossEntropyLoss(), network, DATA) for network in moved]
     np.testing.assert_allclose(evaluator.measure(POINTS)["loss"], expected, rtol=1e-5)
-    on_plane = evaluator.measure_state(plane[0], None)["loss"]
-    np.testing.assert_allclose(on_plane, expected[0], rtol=1e-5)
+    np.testing.assert_allclose(evaluator.measure_state(plane[0], None)["loss"], expected[0], rtol=1e-5)
 
 
 def recalibrated(build, batch_size, computed=None):

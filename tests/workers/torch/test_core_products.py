@@ -104,8 +104,7 @@ class Broken(nn.Module):
 
 
 def test_what_goes_wrong_on_a_thread_is_raised_and_nothing_runs_on():
-    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), Broken(), nn.Linear(8, 4)))
-    evaluator = classifier(network, plan=TWO)
+    evaluator = classifier(seeded(lambda: nn.Sequential(nn.Linear(6, 8), Broken(), nn.Linear(8, 4))), plan=TWO)
     before = torch.get_num_threads()
     with evaluator.products(ProductSettings()) as shares:
         with pytest.raises(ArithmeticError, match="this derivative cannot be computed"):

@@ -96,8 +96,7 @@ def test_without_it_the_error_says_what_helps():
 def test_equal_weights_have_equal_losses_and_others_do_not(callback_fn):
     first, again = (measured(callback_fn) for _ in range(2))
     np.testing.assert_array_equal(first.loss, again.loss)
-    other = measured(callback_fn, seed=1)
-    assert (first.loss != other.loss).all(), "another seed draws other numbers"
+    assert (first.loss != measured(callback_fn, seed=1).loss).all(), "another seed draws other numbers"
     if callback_fn is many_sources:  # whose loss is PyTorch's
         assert np.isfinite(first.metrics["loss_stderr"]).all()
     assert first.attributes["seed_each_point"] is True
@@ -112,8 +111,7 @@ def test_the_draws_are_those_of_a_loop_of_ones_own():
     plane = random_plane(autoencoder(), seed=3)
     found = evaluate(plane, vae, x=[-0.5, 0.5], y=[0.25, 1.0], seed=5, **{**ALIKE, "size": 3})
     network = autoencoder()
-    state = plane.point([0.5, 1.0])
-    network.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in plane.point([0.5, 1.0]).items()})
     total = 0.0
     for number, images in enumerate(IMAGES.split(32)):
         torch.manual_seed(int(np.random.SeedSequence([0x5EED, 5, number]).generate_state(1)[0]))

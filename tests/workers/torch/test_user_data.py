@@ -313,8 +313,7 @@ def test_a_network_may_write_into_its_graph():
             graph.x = self.first(graph.x, graph.edge_index).relu()
             return self.pool(self.second(graph.x, graph.edge_index), graph.batch)
 
-    samples = graphs()
-    loader = loader_of(samples)
+    loader = loader_of(graphs())
     plain, _ = value_of(OwnLoss(graph_step), net := GraphNetwork(), loader)
     writes = Writes()
     writes.load_state_dict(net.state_dict())

@@ -54,8 +54,7 @@ def compile_network(
 
     def difference(compiled: Callable[..., object]) -> str:
         """Returns how the compiled network's values differ from the eager one's, or ""."""
-        runs = _RUNS_TO_A_REPLAY if device.type == "cuda" else 1
-        *_, found = (measure(compiled) for _ in range(runs))
+        *_, found = (measure(compiled) for _ in range(_RUNS_TO_A_REPLAY if device.type == "cuda" else 1))
         expected, close = measure(network), closeness_elsewhere(plan.precision)
         # Compiled code rounds logits otherwise, which shows in a tiny loss; but nothing that is worth a per cent of it.
         logits = {name: min(_LOGITS, _MOST_NOISE * abs(value)) for name, value in expected.items()}

@@ -71,8 +71,7 @@ class TorchCurveFitter(MovedNetwork, CurveFitter):
             loss = loss / weight
         if not loss.requires_grad or (weight is not None and float(weight) == 0):
             return 0.0, torch.zeros_like(point)  # padding alone teaches nothing
-        slope = self._weights.flat(self._weights.gradient(loss)).to(point.dtype)
-        return float(loss.detach()), slope
+        return float(loss.detach()), self._weights.flat(self._weights.gradient(loss)).to(point.dtype)
 
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
