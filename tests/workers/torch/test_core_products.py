@@ -69,8 +69,7 @@ def test_a_network_that_is_too_large_or_has_one_core_stays_on_its_thread(seen, m
 def test_the_users_code_is_called_on_one_thread():
     network, threads = mlp(), set()
     network[1].register_forward_hook(lambda *_: threads.add(threading.get_ident()))
-    evaluator = classifier(network, plan=TWO)
-    with evaluator.products(ProductSettings(memory=0)) as shares:
+    with classifier(network, plan=TWO).products(ProductSettings(memory=0)) as shares:
         shares.total_product(shares.layout.gaussian(1))
     assert threads == {threading.get_ident()}
 
