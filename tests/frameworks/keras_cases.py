@@ -113,8 +113,6 @@ def look(network):
 
 
 class CrashAfter(keras.callbacks.Callback):
-    """Raises right after so many steps."""
-
     def __init__(self, steps):
         super().__init__()
         self.left = steps

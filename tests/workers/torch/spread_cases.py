@@ -142,8 +142,6 @@ def check_buffers_of_every_policy():
 
 
 class Penalized(nn.Module):
-    """A loss that looks at the network."""
-
     def __init__(self, network):
         super().__init__()
         self.network = network

@@ -43,7 +43,6 @@ def make_task(evaluator, a, b, **settings):
 
 
 def fitting(**settings):
-    """Returns an evaluator, and the task of a curve between two other networks."""
     evaluator = open_evaluator(build(2))
     return evaluator, make_task(evaluator, build(0), build(1), **settings)
 

@@ -195,8 +195,6 @@ def test_odd_buffers_are_kept_and_come_back():
 
 
 class PenalizedLoss(nn.Module):
-    """A criterion that looks at the network."""
-
     def __init__(self, network):
         super().__init__()
         self.reduction = "mean"
@@ -395,7 +393,6 @@ def tensor_bytes():
 @pytest.mark.slow
 @pytest.mark.parametrize(("frozen", "share"), [(False, 1.0), (True, 0.5)], ids=["all trainable", "half is frozen"])
 def test_a_plane_is_held_once(frozen, share):
-    """What an evaluator holds of a plane: each vector once, and never two planes."""
     # 90,000 elements: moved where they are; biases are moved side by side.
     network = nn.Sequential(nn.Linear(300, 300), nn.Tanh(), nn.Linear(300, 300))
     network[0].requires_grad_(not frozen)
