@@ -158,6 +158,17 @@ def own_plane(built, evaluator, seed=0, scale=0.3):
     return parameters, directions, buffers
 
 
+def another(network, seed=0):
+    """Returns the weights of another network of the same form."""
+    random = np.random.default_rng(seed)
+    return {
+        name: (values * (1 + 0.1 * random.standard_normal(values.shape))).astype(values.dtype)
+        if values.dtype.kind == "f"
+        else values
+        for name, values in read_network(network).items()
+    }
+
+
 def own_values(built, plan=None, **options):
     """Returns what an evaluator measures at the network's own weights, and its description."""
     evaluator = make_evaluator(built, MeasurementSetup(MeasurementOptions(**options), plan=plan))

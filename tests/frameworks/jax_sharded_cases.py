@@ -43,8 +43,7 @@ def divided(tree, mesh, axis=-1):
 
 def linen_network():
     model = LinenConvolutions()
-    variables = model.init(jax.random.key(0), images(2))
-    return JaxNetwork(model.apply, variables), (images(), classes())
+    return JaxNetwork(model.apply, model.init(jax.random.key(0), images(2))), (images(), classes())
 
 
 def wide_network(width=64, dtype=jnp.float32):
@@ -130,8 +129,7 @@ def modules_of_nnx():
     network = NnxPerceptron(nnx.Rngs(0))
     expected, _, _ = measured(network, (features(), classes()))
     graph, state = nnx.split(network)
-    spread = nnx.merge(graph, divided(state, mesh()))
-    found, places, _ = measured(spread, (features(), classes()), plan=None)
+    found, places, _ = measured(nnx.merge(graph, divided(state, mesh())), (features(), classes()), plan=None)
     assert_equal(found, expected)
     assert any("model" in str(place.spec) for place in places.values())
 

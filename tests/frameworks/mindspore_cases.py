@@ -75,8 +75,6 @@ def build(mode, shuffle=False):
 
 
 class WithOwnLoss(nn.Cell):
-    """A network that computes its loss."""
-
     def __init__(self, network):
         super().__init__()
         self.network = network

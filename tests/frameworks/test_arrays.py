@@ -162,8 +162,7 @@ def test_buffers_of_a_function_are_interpolated_too():
     with pytest.raises(ValueError, match=r'buffers="interpolate" .* the Evaluator that callback_fn returns'):
         evaluate(line, lambda: evaluator, x=[0.0, 1.0], buffers="interpolate")
     evaluator._description = replace(evaluator.description, options=MeasurementOptions(buffers="interpolate"))
-    drawn = evaluate(line, lambda: evaluator, x=[0.0, 0.5, 1.0, 2.0])
-    np.testing.assert_allclose(drawn.loss, [13, 6.5, 2, 1])
+    np.testing.assert_allclose(evaluate(line, lambda: evaluator, x=[0.0, 0.5, 1.0, 2.0]).loss, [13, 6.5, 2, 1])
 
 
 def test_a_function_may_change_what_it_gets():

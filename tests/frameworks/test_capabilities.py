@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capabilities import FRAMEWORKS, HOLES, IMPORTS, OF_EVALUATORS, OLD_CHECKPOINTS, RESUMES, table
-from cases import PACKAGES, runs_here
+from cases import PACKAGES, another, runs_here
 
 from collectors.errors import LandscapeError
-from collectors.networks.readers import read_network
 from landscape import Landscape, MeasurementPlan, evaluate, random_plane
 from landscape.functions import connect, hessian_plane, measure_curvature
 from landscape.paths.alignment import align
@@ -100,17 +99,6 @@ def measure(framework, case, capability, folder):
             assert Landscape.load(path).complete
         case _:
             raise AssertionError(capability)
-
-
-def another(network):
-    """Returns the weights of another network of the same form."""
-    random = np.random.default_rng(0)
-    return {
-        name: (values * (1 + 0.1 * random.standard_normal(values.shape))).astype(values.dtype)
-        if values.dtype.kind == "f"
-        else values
-        for name, values in read_network(network).items()
-    }
 
 
 def as_arrays(batches):

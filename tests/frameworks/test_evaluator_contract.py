@@ -5,16 +5,20 @@ import warnings
 
 import numpy as np
 import pytest
-from cases import all_cases, open_evaluator, own_plane
+from cases import all_cases, another, open_evaluator, own_plane
 from measured_planes import measure_plane
 
 from collectors.networks.readers import framework_of, read_network
 from collectors.networks.weight_space import direction_dtype, move_along
+from landscape import MeasurementPlan
+from landscape.functions import compare
 from workers.errors import CallbackFunctionError, FrozenNetworkError, SamplesError
 from workers.evaluator import OriginMeasurement
 from workers.measuring.checks import check_determinism
+from workers.measuring.sample_loss import mean_and_stderr
 from workers.metric_names import SAMPLE_LOSSES
 from workers.pool import OriginValues
+from workers.pools.in_process import Worker
 
 CASES = all_cases("EVALUATOR_CASES")
 
@@ -51,8 +55,7 @@ def test_the_origin_is_the_frameworks_own_loss(case):
     built = case.build()
     evaluator = open_evaluator(built)
     measured = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))
-    expected = case.own_loss(case.build())
-    assert measured["loss"][0] == pytest.approx(expected, rel=case.closes)
+    assert measured["loss"][0] == pytest.approx(case.own_loss(case.build()), rel=case.closes)
     assert evaluator.description.metrics[0] == "loss"
     assert set(measured) == set(evaluator.description.metrics)
 
@@ -363,3 +366,36 @@ def test_the_loss_of_each_sample_or_a_clear_refusal(case):
     weights = np.frombuffer(description.kept[0].weights, "<f8") if description.kept[0].weights else np.ones(24)
     losses = values[SAMPLE_LOSSES][:, :first].astype(np.float64)
     np.testing.assert_allclose(alone["loss"], losses @ weights[:first] / weights[:first].sum(), rtol=2e-5)
+
+
+def test_the_losses_of_single_samples_make_the_loss_and_its_error(case):
+    built = case.build()
+    evaluator = open_evaluator(built)
+    evaluator.load(*own_plane(built, evaluator), far_points=[(1.0, 1.0)])
+    points = np.array([[0.0, 0.0], [0.5, -0.5]])
+    measured, found = evaluator.measure(points), Worker(evaluator).sample_losses(points)
+    evaluator.close()
+    if found is None:
+        assert "loss_stderr" not in measured
+        return
+    assert found.numerators.shape == (2, evaluator.description.num_samples)
+    reduction = "sum" if found.denominators is None else "mean"
+    _, loss, stderr = mean_and_stderr(found.numerators, found.denominators, reduction)
+    np.testing.assert_allclose(loss, measured["loss"], rtol=1e-6)
+    np.testing.assert_allclose(stderr, measured["loss_stderr"], rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:along random lines the loss is no parabola")  # ReLU has kinks
+def test_networks_are_compared(case):
+    built = case.build()
+    evaluator = open_evaluator(case.build())
+    values = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)), far_points=[(1.0, 1.0)])
+    recipes = {name: [another(built[1], seed)] for seed, name in enumerate("ab")}
+    found = compare(
+        recipes, case.build, directions=4, points=3, trace_lines=1, device_ids=[0], progress=False,
+        plan=MeasurementPlan(batch_size=16),
+    )  # fmt: skip
+    assert np.isfinite(found.loss).all()
+    assert found.table()[0].method == f"bootstrap over directions{' and samples' * ('loss_stderr' in values)}"
+    assert np.isfinite(found.trace).all()

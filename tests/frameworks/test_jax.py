@@ -134,8 +134,7 @@ class TestNames:
     @pytest.mark.parametrize("use_bias", [True, False])
     def test_attention_of_linen_has_an_output_for_each_head_and_entry(self, use_bias):
         attention = linen.MultiHeadDotProductAttention(num_heads=2, qkv_features=6, use_bias=use_bias)
-        variables = attention.init(jax.random.key(0), jnp.ones((1, 3, 4)))
-        found = tensors(JaxNetwork(attention.apply, variables))
+        found = tensors(JaxNetwork(attention.apply, attention.init(jax.random.key(0), jnp.ones((1, 3, 4)))))
         assert {name: info.filter_axes for name, info in found.items() if info.filter_axes} == {
             "query.kernel": (1, 2),
             "key.kernel": (1, 2),
@@ -148,8 +147,7 @@ class TestNames:
         stack = linen.scan(
             Repeated, variable_axes={"params": 0}, split_rngs={"params": True}, length=3, in_axes=linen.broadcast
         )()
-        variables = stack.init(jax.random.key(0), jnp.ones((2, 4)), None)
-        found = tensors(JaxNetwork(stack.apply, variables))
+        found = tensors(JaxNetwork(stack.apply, stack.init(jax.random.key(0), jnp.ones((2, 4)), None)))
         assert (found["Dense_0.kernel"].shape, found["Dense_0.kernel"].filter_axes) == ((3, 4, 4), (0, 2))
         assert found["Dense_0.bias"].filter_axes == ()
 
@@ -166,8 +164,7 @@ class TestNames:
                 self.seen = nnx.Intermediate(jnp.ones(2))
 
         found = tensors(Shared(nnx.Rngs(0)))
-        kept = {"constant", "first.bias", "first.kernel", "fourth.kernel", "third.bias"}
-        assert set(found) == kept
+        assert set(found) == {"constant", "first.bias", "first.kernel", "fourth.kernel", "third.bias"}
         assert found["fourth.kernel"].aliases == ("third.kernel",)
         assert found["first.kernel"].aliases == ("second.kernel",)
         assert found["first.bias"].aliases == ("second.bias",)
@@ -350,8 +347,7 @@ class TestEvaluator:
         expected = np.average([weighted(jax_cases.predict(trained, x), y) for x, y in batches], weights=[9] * 4 + [4])
         assert evaluator.measure(np.zeros((1, 2)))["loss"][0] == pytest.approx(expected, rel=1e-5)
         load_plane(evaluator, JaxNetwork(jax_cases.predict, trained), scale=0.2)
-        together = evaluator.measure(np.zeros((9, 2)))["loss"]
-        np.testing.assert_allclose(together, expected, rtol=1e-5)
+        np.testing.assert_allclose(evaluator.measure(np.zeros((9, 2)))["loss"], expected, rtol=1e-5)
 
     def test_a_loss_of_parameters_and_a_batch(self):
         def loss_of(layers, inputs, targets):
@@ -426,8 +422,7 @@ class TestEvaluator:
         assert [info.name for info in evaluator.description.space.trainable] == ["head.bias", "head.kernel"]
 
     def test_a_tuned_plan(self):
-        evaluator = open_evaluator(jax_cases.build_plain(), batch_size=None)
-        assert evaluator.description.plan == MeasurementPlan(40)
+        assert open_evaluator(jax_cases.build_plain(), batch_size=None).description.plan == MeasurementPlan(40)
 
     def test_a_batch_that_is_too_large_is_left_out(self):
         tried = []
@@ -460,11 +455,6 @@ class TestEvaluator:
         ):
             with pytest.raises(CallbackFunctionError, match=match):
                 open_evaluator(built)
-
-    def test_complex_parameters_are_refused(self):
-        network = JaxNetwork(lambda tree, x: x, {"weight": jnp.ones(2, jnp.complex64)})
-        with pytest.raises(TypeError, match="must have real parameters"):
-            open_evaluator((jax_cases.per_sample, network, (jax_cases.features(), jax_cases.classes()), {}))
 
 
 @takes_minutes

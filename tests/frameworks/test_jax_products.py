@@ -11,6 +11,8 @@ from jax.flatten_util import ravel_pytree
 
 from collectors.jax import JaxNetwork
 from collectors.networks.jax_network import take_apart
+from landscape import evaluate
+from landscape.functions import hessian_plane
 from workers.curvature.eigenpairs import find_eigenpairs
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import SHARES, Products, ProductSettings
@@ -165,3 +167,12 @@ def test_what_cannot_be_differentiated_is_named():
         pytest.raises(CurvatureError, match=r"JAX cannot differentiate.*while_loop.*trace_by_lines"),
     ):
         Products(shares)(shares.layout.gaussian(0))
+
+
+def test_second_differences_along_a_planes_eigenvectors_are_the_eigenvalues():
+    build = jax_cases.build_plain
+    line = hessian_plane(build()[1], build, which="top", device_ids=[0], progress=False)
+    step = 1e-2 * line.longest
+    seen = evaluate(line, build, x=[-step, 0.0, step], plan=PLAN, device_ids=[0], progress=False).loss
+    assert (seen[0] - 2 * seen[1] + seen[2]) / step**2 == pytest.approx(line.curvature.eigenvalues[0], rel=0.02)
+    assert np.isfinite(line.norms).all()

@@ -19,14 +19,10 @@ POINT = [0.7, -0.4]
 OPTIONS = {"buffers": "recalibrate", "recalibration_batch_size": 16}
 
 
-def parts_of_16(samples):
-    return [samples[start : start + 16] for start in range(0, len(samples), 16)]
-
-
 def normalized_alike(hidden, scale, bias):
     """Returns hidden values that are normalized by the mean, over batches, of the means and variances of each."""
     axes = tuple(range(hidden.ndim - 1))
-    parts = parts_of_16(hidden)
+    parts = [hidden[start : start + 16] for start in range(0, len(hidden), 16)]
     mean = np.mean([part.mean(axes) for part in parts], axis=0)
     variance = np.mean([part.var(axes) for part in parts], axis=0)
     return (hidden - mean) / np.sqrt(variance + 1e-5) * scale + bias
@@ -49,13 +45,7 @@ def nnx_loss(state):
     return float(jax_cases.mean_loss(jnp.asarray(outputs), jax_cases.classes()))
 
 
-@pytest.mark.parametrize(
-    ("build", "loss"),
-    [
-        pytest.param(jax_cases.build_linen, linen_loss, id="linen"),
-        pytest.param(jax_cases.build_nnx, nnx_loss, id="nnx"),
-    ],
-)
+@pytest.mark.parametrize(("build", "loss"), [(jax_cases.build_linen, linen_loss), (jax_cases.build_nnx, nnx_loss)])
 def test_statistics_are_the_mean_over_batches_at_each_point(build, loss):
     built = build()
     before = read_network(built[1])
@@ -114,12 +104,7 @@ def unchanged(variables, inputs, **_):
 @pytest.mark.parametrize(
     ("update", "count", "error", "message"),
     [
-        (
-            None,
-            40,
-            ValueError,
-            r"how this network updates its statistics: give JaxNetwork\(\.\.\., update=",
-        ),
+        (None, 40, ValueError, r"how this network updates its statistics: give JaxNetwork\(\.\.\., update="),
         (unchanged, 40, CallbackFunctionError, "update must return running averages, .* but 'batch_stats"),
         (unchanged, 1, SamplesError, "at least two samples for its statistics"),
         (3, 40, TypeError, "update must be a function"),
@@ -128,14 +113,7 @@ def unchanged(variables, inputs, **_):
 def test_what_cannot_be_recalibrated(update, count, error, message):
     def build():
         network = JaxNetwork(jax_cases.LinenConvolutions().apply, jax_cases.linen_variables(), update=update)
-        data = jax_cases.images()[:count], jax_cases.classes()[:count]
-        return jax_cases.per_sample, network, data, {}
+        return jax_cases.per_sample, network, (jax_cases.images()[:count], jax_cases.classes()[:count]), {}
 
     with pytest.raises(error, match=message):
         open_evaluator(build(), **OPTIONS)
-
-
-def test_a_network_without_statistics_is_measured_as_it_is():
-    with pytest.warns(UserWarning, match="changes nothing: the network has no normalization statistics"):
-        evaluator = open_evaluator(jax_cases.build_plain(), **OPTIONS)
-    assert evaluator.description.notes

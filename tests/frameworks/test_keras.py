@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from cases import own_values as measured_at_own_weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
-from keras_cases import BACK_END, CrashAfter, data, halves, saving, small_model, two_inputs
+from keras_cases import BACK_END, QUIET, CrashAfter, data, halves, saving, small_model, two_inputs
 from pages import code_blocks, run_page_block, takes_minutes
 from scripts import run_script
 from waiting import PATIENCE
@@ -30,8 +30,7 @@ from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 
-# Keras' own way of reading a variable or a tensor makes NumPy 2 warn; the contract tests run without this filter.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+pytestmark = QUIET
 
 layers = keras.layers
 STEPS = {"unit": "step", "intervals": [list(range(13))]}
@@ -98,8 +97,7 @@ def test_names_do_not_depend_on_models_built_before(build):
     first = describe_network(build())
     recurrent()
     all_layers()
-    second = describe_network(build())
-    assert first == second
+    assert first == describe_network(build())
     assert len({info.name for info in first.tensors}) == len(first.tensors)
 
 
@@ -734,6 +732,5 @@ def test_the_network_of_the_page_has_the_loss_of_float64():
 @pytest.mark.skipif(BACK_END == "jax", reason="the page is run with PyTorch and TensorFlow, in half of the time")
 def test_the_how_to_page(tmp_path):
     (block,) = code_blocks("keras")
-    printed = run_page_block(block, tmp_path / "page", environment={"KERAS_BACKEND": BACK_END})
-    assert "andscape" in printed
+    assert "andscape" in run_page_block(block, tmp_path / "page", environment={"KERAS_BACKEND": BACK_END})
     assert (tmp_path / "page" / "run" / "landscape_0-5_pca.h5").exists()

@@ -8,15 +8,14 @@ import h5py
 import numpy as np
 import pytest
 from cases import assert_imported
-from keras_cases import data, keras, small_model, two_inputs
+from keras_cases import QUIET, data, keras, small_model, two_inputs
 
 from collectors import import_checkpoints
 from collectors.errors import CheckpointError
 from collectors.networks.readers import read_network
 from collectors.weights.foreign_checkpoint import read_checkpoint
 
-# Keras' own saving, on PyTorch.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+pytestmark = QUIET
 ENDINGS = (".weights.h5", ".keras", ".h5")
 EPOCHS = (1, 2, 3, 4, 5)
 

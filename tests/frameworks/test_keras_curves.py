@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from cases import open_evaluator
-from keras_cases import data, small_model
+from keras_cases import QUIET, data, small_model
 from test_keras_products import gradient_of, perceptron, weights_of
 
 from collectors.networks.readers import describe_network, read_network
@@ -14,8 +14,7 @@ from workers.curves.curve import CurveTask, FittingSettings
 from workers.errors import CurveError
 from workers.measuring.curve_fitting import CurveSamples
 
-# Keras' own way of reading a variable or a tensor makes NumPy 2 warn.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+pytestmark = QUIET
 
 HERE = {"device_ids": [0], "progress": False}
 LONG = 1e9

@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from cases import open_evaluator
-from keras_cases import data, small_model
+from cases import open_evaluator, own_values
+from keras_cases import QUIET, data, small_model
 
 from collectors.networks.readers import describe_network, read_network
 from workers.curvature.measuring import CurvatureSettings
@@ -15,8 +15,7 @@ from workers.measurement_plan import MeasurementPlan
 from workers.pool import CurvatureTask
 from workers.pools.in_process import InProcessPool
 
-# Keras' own way of reading a variable or a tensor makes NumPy 2 warn.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+pytestmark = QUIET
 
 layers = keras.layers
 PLAN = MeasurementPlan(16, 1)
@@ -92,8 +91,7 @@ def test_products_are_those_of_float64(kind):
         assert products.loss == pytest.approx(loss, rel=1e-6)
         np.testing.assert_allclose(products.gradient(), slope, atol=1e-6)
         np.testing.assert_allclose(products(vector), hessian @ vector, atol=2e-5 * np.abs(hessian @ vector).max())
-        moved = {name: 1.5 * array for name, array in read_network(model).items()}
-        shares.move(moved, None)
+        shares.move({name: 1.5 * array for name, array in read_network(model).items()}, None)
         assert Products(shares).loss == pytest.approx(
             gradient_of(1.5 * before, x.astype(np.float64), y, counts.astype(np.float64))[0], rel=1e-6
         )
@@ -147,3 +145,37 @@ def test_low_precision_is_refused():
     model.compile("sgd", CrossEntropy(from_logits=True))
     with pytest.raises(CurvatureError, match="weights are bfloat16, in which derivatives are rounding"):
         open_evaluator((model, model, data(), None)).products(ProductSettings())
+
+
+def of_policy(policy="float32"):
+    keras.config.set_dtype_policy(policy)
+    try:
+        return small_model(dropout=False)
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def test_bfloat16_is_keras_mixed_precision_and_derivatives_stay_in_float32():
+    model, mixed = of_policy(), of_policy("mixed_bfloat16")
+    policies = [layer.dtype_policy.name for layer in model.layers]
+    expected, plain = (own_values((item, item, data(), None), PLAN)[0]["loss"] for item in (mixed, model))
+    values, description = own_values((model, model, data(), None), PLAN, precision="bfloat16")
+    assert values["loss"] == pytest.approx(expected, rel=1e-6)
+    assert expected != pytest.approx(plain, rel=1e-5)
+    assert description.plan.precision == "bfloat16"
+    with open_evaluator((model, model, data(), None), precision="bfloat16").products(ProductSettings()) as shares:
+        assert Products(shares).loss == pytest.approx(plain, rel=1e-6)
+    assert [layer.dtype_policy.name for layer in model.layers] == policies == ["float32"] * len(policies)
+
+
+@pytest.mark.parametrize(
+    ("policy", "precision", "message"),
+    [
+        ("mixed_bfloat16", "bfloat16", "changes nothing: no layer of the network computes in float32"),
+        ("float32", "tf32", 'precision="tf32" is not available for keras'),
+    ],
+)
+def test_precisions_that_are_refused(policy, precision, message):
+    model = of_policy(policy)
+    with pytest.raises(ValueError, match=message):
+        open_evaluator((model, model, data(), None), precision=precision)

@@ -4,13 +4,12 @@ import keras
 import numpy as np
 import pytest
 from cases import open_evaluator
-from keras_cases import data
+from keras_cases import QUIET, data
 
 from collectors.networks.readers import describe_network, read_network
 from workers.errors import SamplesError
 
-# Keras' own way of reading a variable or a tensor makes NumPy 2 warn.
-pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+pytestmark = QUIET
 
 layers = keras.layers
 EPSILON = 1e-3

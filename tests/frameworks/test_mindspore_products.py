@@ -22,8 +22,7 @@ cross_entropy = torch.nn.functional.cross_entropy
 
 def in_float64(network, loss=cross_entropy):
     """Returns the loss of ``arrays(48)`` as a function of all weights in one vector, in PyTorch, and those weights."""
-    state = read_network(network)
-    twin, data = torch_twin(state).double(), arrays(48)
+    twin, data = torch_twin(read_network(network)).double(), arrays(48)
     images, labels = torch.tensor(data["image"]).double(), torch.tensor(data["label"]).long()
     # In MindSpore's order, which is that of PyTorch's layers.
     names, start = zip(*((name, value.detach()) for name, value in twin.named_parameters()), strict=True)
@@ -68,8 +67,7 @@ def test_products_are_those_of_float64(name, mode, batch_size):
         shares.move(before[0], None)
         products, vector = Products(shares), shares.layout.gaussian(5)
         assert products.loss == pytest.approx(float(loss_at(start)), rel=1e-6)
-        slope = torch.func.grad(loss_at)(start).numpy()
-        np.testing.assert_allclose(products.gradient(), slope, atol=5e-6)
+        np.testing.assert_allclose(products.gradient(), torch.func.grad(loss_at)(start).numpy(), atol=5e-6)
         expected = torch.autograd.functional.hvp(loss_at, start, torch.tensor(vector).double())[1].numpy()
         error = np.linalg.norm(products(vector) - expected) / np.linalg.norm(expected)
         assert error < OF_DIFFERENCES["float32"] / 2

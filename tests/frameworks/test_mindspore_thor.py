@@ -8,6 +8,7 @@ import pytest
 import torch
 from mindspore import Tensor, ops
 from mindspore import nn as ms_nn
+from scipy.linalg import block_diag
 from torch import nn
 
 from collectors import thor
@@ -42,17 +43,10 @@ class UpdateThorGradient:
         pass
 
     def __call__(self, g, gradient, a):
-        def dense(blocks, length):
-            whole, size = np.zeros((length, length)), blocks.shape[-1]
-            for index, block in enumerate(blocks):
-                end = min(length, (index + 1) * size)
-                used = end - index * size
-                whole[index * size : end, index * size : end] = block[:used, :used]
-            return whole
-
         middle = gradient.asnumpy().astype(np.float64)
-        left, right = dense(g.asnumpy(), len(middle)), dense(a.asnumpy()[0], middle.shape[1])
-        return Tensor((left @ middle @ right).astype(np.float32))
+        left, right = (block_diag(*blocks.astype(np.float64)) for blocks in (g.asnumpy(), a.asnumpy()[0]))
+        rows, columns = middle.shape
+        return Tensor((left[:rows, :rows] @ middle @ right[:columns, :columns]).astype(np.float32))
 
 
 class ThorIm2Col:
@@ -63,18 +57,13 @@ class ThorIm2Col:
 
     def __call__(self, images):
         images = images.asnumpy()
-        count, channels, height, width = images.shape
+        height, width = images.shape[2:]
         kernel, stride = self.kernel, self.stride
         rows, columns = -(-height // stride), -(-width // stride)
         down, right = (max((n - 1) * stride + kernel - m, 0) for n, m in ((rows, height), (columns, width)))
         sides = ((0, 0), (0, 0), (down // 2, down - down // 2), (right // 2, right - right // 2))
-        padded = np.pad(images, sides)
-        found = np.zeros((channels, kernel, kernel, count, rows, columns), np.float32)
-        for i in range(kernel):
-            for j in range(kernel):
-                part = padded[:, :, i : i + stride * rows : stride, j : j + stride * columns : stride]
-                found[:, i, j] = part.transpose(1, 0, 2, 3)
-        return Tensor(found)
+        windows = np.lib.stride_tricks.sliding_window_view(np.pad(images, sides), (kernel, kernel), (2, 3))
+        return Tensor(windows[:, :, ::stride, ::stride].transpose(1, 4, 5, 0, 2, 3).astype(np.float32))
 
 
 class ApplyMomentum:
@@ -110,8 +99,7 @@ class TheirNetwork(ms_nn.Cell):
         super().__init__()
         self.conv = ms_nn.Conv2d(1, 4, 3, stride=2, pad_mode=padding, has_bias=False)
         self.words = ms_nn.Embedding(9, 12)
-        width = 4 * (5 if padding == "same" else 4) ** 2
-        self.first = ms_nn.Dense(width, 12)
+        self.first = ms_nn.Dense(4 * (5 if padding == "same" else 4) ** 2, 12)
         self.norm = ms_nn.LayerNorm((12,), epsilon=1e-5)
         self.last = ms_nn.Dense(12, CLASSES)
 

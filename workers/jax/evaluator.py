@@ -17,7 +17,6 @@ from collectors.networks.weight_space import State, direction_dtype
 from collectors.shapes import Float64
 
 from ..curvature.products import ProductSettings
-from ..curves.curve import CurveTask, Fitting
 from ..evaluator import MeasurementSetup
 from ..measurement_options import MeasurementOptions
 from ..measuring import checks
@@ -35,16 +34,13 @@ from ..users_code import warn_and_note
 from .functions import (
     POINTS_AT_ONCE,
     CompiledFunctions,
+    Placement,
     Plane,
-    ends,
     find_device,
-    groups_of,
     measurement_settings,
     outputs_of,
-    points_at_once,
 )
 from .losses import JaxTotal, SampleTotal, find_metrics, make_totals
-from .placement import Placement
 from .products import JaxProducts
 
 _LOSSES = (
@@ -99,7 +95,12 @@ class JaxEvaluator(NetworkEvaluator):
         with self.settings():
             arrays = {name: np.asarray(value) for name, value in self._network.arrays.items()}
             self._state = self._initial_state = self._placement.place_arrays(arrays)
-            candidates, totals = self._find_totals(loss, functions, sets[0].samples.own_batches[0])
+            batch = sets[0].samples.own_batches[0]
+            with checks.callback_errors("compiled and evaluated"):
+                run = functools.partial(outputs_of, self._network)
+                outputs = jax.eval_shape(run, self._initial_state, batch.inputs)
+                candidates, totals = make_totals(loss, functions, outputs, batch)
+            self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
             self._prepare_statistics(sets[0], setup.options)
         self._get_sets_ready(sets, candidates, totals, setup, self._placement.device.platform)
 
@@ -120,9 +121,8 @@ class JaxEvaluator(NetworkEvaluator):
                 dict.fromkeys(between.vectors, 0),
                 [place(network) for network in between.networks if network],
             )
-            self._points_at_once = {}
             # Compiled here rather than at the first point, whose time a survey uses to forecast its own.
-            self._compile(len(directions))
+            self.sets_changed()
 
     def _measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         points = checks.check_points(points, None if self._plane is None else len(self._plane.directions))
@@ -142,29 +142,13 @@ class JaxEvaluator(NetworkEvaluator):
             )
 
     def products(self, settings: ProductSettings) -> JaxProducts:
-        """Returns what makes products of the main data set's loss."""
         return JaxProducts(self._network, self._main, self._placement, self.settings, settings)
-
-    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
-        """Goes on with fitting a curve on the main data set (``FitsCurves``)."""
-        return self._fit_with(lambda: self.products(ProductSettings()), task, begun, seconds)
 
     def close(self) -> None:
         """Frees the device's memory; the user's network was never touched."""
         self._plane = None
         self._placed.clear()
         self._of_curves = None
-
-    def _find_totals(
-        self, loss: Any, metrics: Mapping[str, Any], batch: Batch
-    ) -> tuple[list[JaxTotal], dict[str, JaxTotal]]:
-        """Returns the ways to add the loss up, and the metrics, from the first batch."""
-        with checks.callback_errors("compiled and evaluated"):
-            outputs = jax.eval_shape(functools.partial(outputs_of, self._network), self._initial_state, batch.inputs)
-            whole, split, totals = make_totals(loss, metrics, outputs, batch)
-        candidates = [whole] if split is None else [whole, split]
-        self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
-        return candidates, totals
 
     def _prepare_statistics(self, read: ReadSet, options: MeasurementOptions) -> None:
         batches = read.samples.batches(options.recalibration_batch_size) if self._recalibrates else []
@@ -207,13 +191,12 @@ class JaxEvaluator(NetworkEvaluator):
         self._state = self._initial_state
 
     def sets_changed(self) -> None:
-        self._points_at_once = {}
-        self._compile(len(checks.check_loaded(self._plane).directions))
-
-    def _compile(self, axes: int) -> None:
+        self._points_at_once, axes = {}, len(checks.check_loaded(self._plane).directions)
         for item in self._sets:
             with naming_set(item.name):
-                jax.block_until_ready(self._start(np.zeros((1, axes)), ends(self._placed_batches(item))))
+                batches = self._placed_batches(item)
+                first_and_last = batches[:: max(len(batches) - 1, 1)]
+                jax.block_until_ready(self._start(np.zeros((1, axes)), first_and_last))
 
     def _measure_points(self, item: MeasuredSet, points: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Returns the values of a data set at points, shape (points, axes), by the metric's own name."""
@@ -224,7 +207,10 @@ class JaxEvaluator(NetworkEvaluator):
         def add_up(values: list[Any], one_point: bool) -> dict[str, NDArray[Any]]:
             return _add_up(_read_back(values, one_point=one_point), batches, item.totals, item)
 
-        for group in groups_of(points, self._group_size(item, len(points))):
+        size = self._group_size(item, len(points))
+        whole = len(points) - len(points) % size
+        # The rest are measured one by one, because each size is compiled separately.
+        for group in (*points[:whole].reshape(whole // size, size, points.shape[1]), *points[whole:, None]):
             # The device computes the next groups while the host adds the values of earlier ones up.
             under_way.append((self._start(group, batches), len(group) == 1))
             if len(under_way) >= _GROUPS_UNDER_WAY:
@@ -241,8 +227,6 @@ class JaxEvaluator(NetworkEvaluator):
         if self._recalibrates:
             state = self._state_at(coordinates[0])
             return [self._functions.at_state(state, batch) for batch in batches]
-        if len(coordinates) == 1:
-            return [self._functions.at_point(coordinates[0], plane, batch, keys) for batch in batches]
         return [self._functions.at_points(coordinates, plane, batch, keys) for batch in batches]
 
     def measure_batches(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
@@ -285,8 +269,7 @@ class JaxEvaluator(NetworkEvaluator):
             return 1
         if item.name not in self._points_at_once:
             plane, batch = checks.check_loaded(self._plane), self._placed_batches(item)[0]
-            lowered = self._functions.lower_at_point(np.zeros(len(plane.directions)), plane, batch, self._keys)
-            self._points_at_once[item.name] = points_at_once(lowered)
+            self._points_at_once[item.name] = self._functions.points_at_once(plane, batch, self._keys)
         return self._points_at_once[item.name]
 
     def settings(self) -> contextlib.AbstractContextManager[None]:

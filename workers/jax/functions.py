@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from collectors.networks.batches import call_network
 from collectors.networks.jax_network import NamedArrays
@@ -19,12 +18,13 @@ from collectors.networks.weight_space import numpy_dtype
 from ..errors import CallbackFunctionError, first_line
 from ..measuring.totals import low_precision
 from ..samples.batches import Batch
-from ..users_code import warn_user
+from ..users_code import warn_and_note
 from .losses import JaxTotal
 
 POINTS_AT_ONCE = 8
 _MOST_OPERATIONS = 64e6
 _ROUNDING = 1e-5
+_PLATFORMS = {"cuda": "gpu", "rocm": "gpu"}
 
 
 class Plane(NamedTuple):
@@ -125,16 +125,21 @@ class CompiledFunctions:
             },
         }
 
-    def at_point(self, coordinates: Any, plane: Plane, batch: Batch, keys: Sequence[str]) -> Any:
-        """Returns what the totals with these keys need to know, at a point of a plane, coordinates of shape (axes,)."""
-        return self._point(coordinates, plane, batch.inputs, batch.targets, keys)
-
     def at_points(self, coordinates: Any, plane: Plane, batch: Batch, keys: Sequence[str]) -> Any:
-        """Returns what ``at_point`` does, at coordinates of shape (points, axes); every array has the points first."""
-        return self._points(coordinates, plane, batch.inputs, batch.targets, keys)
+        """Returns what totals need to know at points, (points, axes); several are the first axis of every array."""
+        function, places = (self._points, coordinates) if len(coordinates) > 1 else (self._point, coordinates[0])
+        return function(places, plane, batch.inputs, batch.targets, keys)
 
-    def lower_at_point(self, coordinates: Any, plane: Plane, batch: Batch, keys: Sequence[str]) -> Any:
-        return self._point.lower(coordinates, plane, batch.inputs, batch.targets, keys)
+    def points_at_once(self, plane: Plane, batch: Batch, keys: Sequence[str]) -> int:
+        """Returns how many points one call measures, by what the function for one point does; no clock is asked."""
+        # A call for one point of a small network spends its time on everything but arithmetic: eight points at once by
+        # ``jax.vmap`` were 1.2 to 1.7 times as fast for multilayer perceptrons of up to 26,000 parameters at 1,024
+        # samples (five times at 64), but three times slower for those of 300,000 parameters, and nearly six times for a
+        # small convolutional network, whose kernels then become groups (two CPU cores).
+        lowered = self._point.lower(np.zeros(len(plane.directions)), plane, batch.inputs, batch.targets, keys)
+        operations = (lowered.cost_analysis() or {}).get("flops", float("inf"))
+        is_large = operations > _MOST_OPERATIONS or "stablehlo.convolution" in lowered.as_text()
+        return 1 if is_large else POINTS_AT_ONCE
 
 
 def outputs_of(network: NamedArrays, state: Mapping[str, Any], inputs: Any) -> Any:
@@ -154,37 +159,74 @@ def measurement_settings(device: Any) -> Iterator[None]:
 def find_device(device: str, notes: list[str]) -> Any:
     """Returns JAX's device of that name ("cpu", "cuda:0"); without it the CPU, a warning and a note."""
     kind, _, index = device.partition(":")
-    if kind == "cpu":
-        return jax.local_devices(backend="cpu")[0]
-    try:
-        return jax.local_devices(backend=kind)[int(index or 0)]
-    except (RuntimeError, IndexError) as error:
-        reason = first_line(error)
-        notes.append(f"JAX cannot use the device {device!r}, so the CPU measures: {reason}")
-        warn_user(notes[-1])
-        return jax.local_devices(backend="cpu")[0]
+    if kind != "cpu":
+        try:
+            return jax.local_devices(backend=kind)[int(index or 0)]
+        except (RuntimeError, IndexError) as error:
+            warn_and_note(notes, f"JAX cannot use the device {device!r}, so the CPU measures: {first_line(error)}")
+    return jax.local_devices(backend="cpu")[0]
 
 
-def points_at_once(lowered: Any) -> int:
-    """Returns how many points one call measures, by what the function for one point does; no clock is asked."""
-    # A call for one point of a small network spends its time on everything but arithmetic: eight points at once by
-    # ``jax.vmap`` were 1.2 to 1.7 times as fast for multilayer perceptrons of up to 26,000 parameters at 1,024 samples
-    # (five times at 64), but three times slower for those of 300,000 parameters, and nearly six times for a small
-    # convolutional network, whose kernels then become groups (two CPU cores).
-    operations = (lowered.cost_analysis() or {}).get("flops", float("inf"))
-    if operations > _MOST_OPERATIONS or "stablehlo.convolution" in lowered.as_text():
-        return 1
-    return POINTS_AT_ONCE
+class Placement:
+    """Puts arrays where a network needs them: on one device, or as its own are divided among several."""
+
+    def __init__(self, arrays: Mapping[str, Any], device: Any, available: Sequence[str] = ()) -> None:
+        self.device = device
+        self._everywhere: Any = device
+        self._shardings: dict[str, Any] = {}
+        divided = {
+            name: array.sharding
+            for name, array in arrays.items()
+            if isinstance(array, jax.Array) and len(array.sharding.device_set) > 1
+        }
+        self.is_kept = bool(divided)
+        if not divided:
+            return
+        for name, sharding in divided.items():
+            if not sharding.is_fully_addressable:
+                raise TypeError(
+                    f"network's {name!r} is spread over several processes, which is not supported; gather it first "
+                    "(jax.experimental.multihost_utils.process_allgather)."
+                )
+        named = jax.sharding.NamedSharding
+        meshes = {sharding.mesh for sharding in divided.values() if isinstance(sharding, named)}
+        if len(meshes) != 1 or not all(isinstance(sharding, named) for sharding in divided.values()):
+            shown = ", ".join(f"{name!r} {sharding}" for name, sharding in list(divided.items())[:4])
+            raise CallbackFunctionError(
+                "the network that callback_fn returned must have all its divided arrays on one jax.sharding.Mesh "
+                f"(NamedSharding), but got {shown}."
+            )
+        (mesh,) = meshes
+        devices = list(mesh.devices.flat)
+        _check_available(devices, available)
+        self.device = devices[0]
+        self._shardings = divided
+        # What is not divided, such as samples, is copied to each of these devices.
+        self._everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+    def place(self, tree: Any) -> Any:
+        """Returns a nested value, such as samples, where the network can use it."""
+        return self._put(tree, self._everywhere)
+
+    def place_arrays(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns arrays of the network, or such as belong to them, by name, where each of them is."""
+        return {name: self._put(array, self._shardings.get(name, self._everywhere)) for name, array in arrays.items()}
+
+    def _put(self, tree: Any, place: Any) -> Any:
+        # A copy: what a user does to an array afterwards must not change a measurement.
+        return jax.tree.map(lambda leaf: jax.device_put(leaf, place, may_alias=False), tree)
 
 
-def ends(batches: Sequence[Batch]) -> Sequence[Batch]:
-    return [batches[0], batches[-1]] if len(batches) > 2 else batches
-
-
-def groups_of(points: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
-    """Yields the points in groups of that size and the rest one by one, because each size is compiled separately."""
-    whole = len(points) - len(points) % size
-    for start in range(0, whole, size):
-        yield points[start : start + size]
-    for index in range(whole, len(points)):
-        yield points[index : index + 1]
+def _check_available(devices: Sequence[Any], available: Sequence[str]) -> None:
+    allowed: dict[str, set[int]] = {}
+    for name in available:
+        kind, _, index = name.partition(":")
+        if index:
+            allowed.setdefault(_PLATFORMS.get(kind, kind), set()).add(int(index))
+    foreign = [device for device in devices if device.id not in allowed.get(device.platform, {device.id})]
+    if foreign:
+        raise CallbackFunctionError(
+            f"the network that callback_fn returned is divided among {', '.join(map(str, devices))}, but this worker "
+            f"has {', '.join(available)} only. Give each worker enough devices, such as device_ids=[0, 1] with "
+            "devices_per_worker=2: it sees no other ones then, and jax.devices() are its own."
+        )

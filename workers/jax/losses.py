@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -136,22 +137,20 @@ def find_metrics(metrics: object) -> dict[str, Function]:
 
 def make_totals(
     loss: Function, metrics: Mapping[str, Function], outputs: Any, batch: Batch
-) -> tuple[JaxTotal, JaxTotal | None, dict[str, JaxTotal]]:
-    """Returns the loss as it is and by single samples (None: of no use), and metrics by name; outputs may be shapes."""
-    whole = _make_total("loss", "loss", loss, "the loss", outputs, batch)
-    split: JaxTotal | None = None
-    if isinstance(whole, BatchTotal):
+) -> tuple[list[JaxTotal], dict[str, JaxTotal]]:
+    """Returns the loss as it is and, where that is of use, by single samples; and metrics. Outputs may be shapes."""
+    candidates = [_make_total("loss", "loss", loss, "the loss", outputs, batch)]
+    if isinstance(candidates[0], BatchTotal):
         split = SingleSampleTotal("loss by samples", "loss", loss)
-        split.low_precision = whole.low_precision
-        try:
+        split.low_precision = candidates[0].low_precision
+        with contextlib.suppress(Exception):  # where it needs a batch as it is
             jax.eval_shape(split.inside, outputs, batch.targets)
-        except Exception:
-            split = None  # it needs a batch as it is
+            candidates.append(split)
     totals = {
         name: _make_total(f"metric {name}", name, _named(name, metric), f"metric {name!r}", outputs, batch)
         for name, metric in metrics.items()
     }
-    return whole, split, totals
+    return candidates, totals
 
 
 def _named(name: str, metric: Function) -> Function:

@@ -16,9 +16,8 @@ from ..curvature.products import Matrix, ProductSettings, Vector
 from ..measuring.array_products import ArrayProducts
 from ..measuring.measured_set import MeasuredSet
 from ..samples.batches import Batch
-from .functions import outputs_of
+from .functions import Placement, outputs_of
 from .losses import JaxTotal
-from .placement import Placement
 
 _Arrays: TypeAlias = Mapping[str, Any]
 _OTHER = {
@@ -118,7 +117,6 @@ class JaxProducts(ArrayProducts):
         return self._derivatives.product(self._placement.place_arrays(along), *self._arguments(batch))
 
     def close(self) -> None:
-        """Frees the device's memory."""
         self._weights = self._fixed = {}
 
     def _arguments(self, batch: Batch) -> tuple[Any, ...]:

@@ -10,14 +10,11 @@ import keras
 
 from collectors.networks.batches import call_network
 
-from ..curvature.products import ProductSettings, ShareProducts
-from ..curves.curve import CurveTask, Fitting
-from ..errors import CurveError, closing_on_failure
+from ..curvature.products import ProductSettings
+from ..errors import closing_on_failure
 from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator
-from ..measuring.array_products import check_precise
 from ..measuring.checks import callback_errors, check_recalibration
-from ..measuring.curve_fitting import BARRIER_INSTEAD
 from ..measuring.totals import Total, check_metrics
 from ..samples.batches import cut
 from ..samples.data_sets import read_sets
@@ -25,7 +22,7 @@ from ..users_code import warn_and_note
 from .loss import BatchLoss, SampleLoss, find_loss, rounding_notes
 from .metrics import make_metrics
 from .network import KerasNetwork
-from .products import KINDS
+from .products import KINDS, KerasProducts
 from .samples import read_keras_samples
 
 _PROBE = 4
@@ -70,20 +67,14 @@ class KerasEvaluator(ArrayEvaluator):
             candidates.append(SampleLoss(judge, network, with_penalties=isinstance(model, keras.Model)))
         super().__init__(arrays, sets, candidates, totals, setup, statistics)
 
-    def products(self, settings: ProductSettings) -> ShareProducts:
-        """Returns what makes products of the main data set's loss."""
-        return KINDS[self._arrays.back_end](self._arrays.in_float32(), self._main, self.settings, settings)
+    def products(self, settings: ProductSettings) -> KerasProducts:
+        return self._products_of(self._arrays, settings)
 
-    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
-        """Goes on with fitting a curve on the main data set (``FitsCurves``)."""
-        check_precise(self.space, CurveError, BARRIER_INSTEAD)
-        network, before = self._by_batch, self._arrays.read()
-        try:
-            kind = KINDS[network.back_end]
-            make = functools.partial(kind, network.in_float32(), self._main, self.settings, ProductSettings())
-            return self._fit_with(make, task, begun, seconds, normalizes=network.normalizes_by_batch)
-        finally:
-            self._arrays.write(before)
+    def _gradients_of_curves(self) -> KerasProducts:
+        return self._products_of(self._by_batch, ProductSettings())
+
+    def _products_of(self, network: KerasNetwork, settings: ProductSettings) -> KerasProducts:
+        return KINDS[network.back_end](network.in_float32(), self._main, self.settings, settings)
 
     @functools.cached_property
     def _by_batch(self) -> KerasNetwork:

@@ -41,7 +41,8 @@ def find_loss(model: Any) -> tuple[Loss, Any]:
     judge = CompileLoss(model)
 
     def loss(prediction: Prediction, targets: Any) -> Any:
-        return judge(*_arguments(prediction, targets))
+        labels, weights = unpack(targets)
+        return judge(labels, prediction.outputs, weights)
 
     return loss, judge
 
@@ -85,13 +86,11 @@ class SampleLoss(SummedLoss):
         super().__init__(kinds.pop())
 
     def reset(self) -> None:
-        """Starts a new sum."""
         super().reset()
         self._penalties: list[float] = []
         self._sizes: list[int] = []
 
     def add(self, outputs: Prediction, batch: Batch) -> None:
-        """Adds one batch."""
         targets, weights = unpack(batch.targets)
         terms = self._elementwise(targets, outputs.outputs, masks_of(outputs.outputs), weights)
         numerators, denominators = self._combine([(_float64(first), _float64(second)) for first, second in terms])
@@ -124,7 +123,6 @@ class SampleLoss(SummedLoss):
         return total + sum(keras.ops.sum(penalty) for penalty in outputs.penalties) * weight, weight
 
     def pending(self) -> Pending:
-        """Returns the result over all batches."""
         whole = super().pending()
         result = whole.read()
         if self._with_penalties:
@@ -184,24 +182,19 @@ def _check_model(model: Any) -> None:
 
 
 def _loss_of_model(model: Any) -> Loss:
-    takes_training = "training" in inspect.signature(model.compute_loss).parameters
-    options = {"training": False} if takes_training else {}
+    options = {"training": False} if "training" in inspect.signature(model.compute_loss).parameters else {}
 
     def loss(prediction: Prediction, targets: Any) -> Any:
-        labels, outputs, weights = _arguments(prediction, targets)
+        labels, weights = unpack(targets)
+        given = {"x": prediction.inputs, "y": labels, "y_pred": prediction.outputs, "sample_weight": weights}
         # The forward pass may have been a compiled one, which leaves nothing behind in the layers.
         model._losses_override = list(prediction.penalties)
         try:
-            return model.compute_loss(x=prediction.inputs, y=labels, y_pred=outputs, sample_weight=weights, **options)
+            return model.compute_loss(**given, **options)
         finally:
             model._losses_override = []
 
     return loss
-
-
-def _arguments(prediction: Prediction, targets: Any) -> tuple[Any, Any, Any]:
-    labels, weights = unpack(targets)
-    return labels, prediction.outputs, weights
 
 
 def _sums_of_samples(loss: Any, targets: Any, outputs: Any, weights: Any) -> tuple[Any, Any]:

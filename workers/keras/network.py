@@ -1,8 +1,9 @@
-"""A Keras network, seen as arrays."""
+"""A Keras network, seen as arrays; which of its normalization layers follow the batches of a training, and its own."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -17,9 +18,9 @@ from collectors.networks.keras_network import named_variables, to_array, torch_m
 from collectors.networks.weight_space import State, WeightSpace
 
 from ..samples.batches import Batch
-from .normalization import batch_statistics, following_layers
 
 _BACK_ENDS = ("torch", "jax", "tensorflow")
+_CHANGED = ("call", "momentum", "renorm")  # of a normalization layer
 NARROW = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 
 
@@ -46,11 +47,16 @@ class KerasNetwork:
         precision: "bfloat16" lets layers of float32 compute as under the policy "mixed_bfloat16".
 
     Raises:
-        ValueError: the precision changes nothing.
+        ValueError: the back end is one that was never tried, or the precision changes nothing.
     """
 
     def __init__(self, network: Any, following: Sequence[Any] = (), precision: str = "float32") -> None:
-        self.back_end = check_back_end()
+        self.back_end = str(keras.backend.backend())
+        if self.back_end not in _BACK_ENDS:
+            raise ValueError(
+                f"Keras' back end must be one of {_BACK_ENDS}, but is {self.back_end!r}; set the environment variable "
+                "KERAS_BACKEND before keras is imported."
+            )
         entries = named_variables(network)
         self.space = WeightSpace("keras", type(network).__name__, tuple(info for info, _ in entries))
         self._network, self._following, self._precision = network, following, precision
@@ -98,17 +104,13 @@ class KerasNetwork:
         given = _given(inputs, named_inputs)
         if self.back_end == "jax":
             trained = [variable.value for variable in self._network.trainable_variables]
-            outputs, masks, penalties, statistics = self._stateless(trained, self.others, given)
-        else:
-            if self.back_end == "tensorflow":
-                given = keras.tree.map_structure(keras.ops.convert_to_tensor, given)
-            outputs, masks, penalties, statistics = self._call(given)
-        attach_masks(outputs, masks)
-        return Prediction(given, outputs, penalties, statistics)
+            return _prediction(given, *self._stateless(trained, self.others, given))
+        if self.back_end == "tensorflow":
+            given = keras.tree.map_structure(keras.ops.convert_to_tensor, given)
+        return _prediction(given, *self._call(given))
 
     @property
     def normalizes_by_batch(self) -> bool:
-        """Whether layers compute with the statistics of each batch."""
         return bool(self._following)
 
     def normalized_by_batch(self, inputs: Any) -> KerasNetwork:
@@ -155,9 +157,7 @@ class KerasNetwork:
         given = _given(inputs, named_inputs)
         names = {id(variable): name for name, variable in self._variables.items()}
         trained = [weights.get(names[id(item)], item.value) for item in self._network.trainable_variables]
-        outputs, masks, penalties, statistics = self._stateless_forward(trained, others, given)
-        attach_masks(outputs, masks)
-        return Prediction(given, outputs, penalties, statistics)
+        return _prediction(given, *self._stateless_forward(trained, others, given))
 
     @contextlib.contextmanager
     def settings(self, threads: int) -> Any:
@@ -205,17 +205,6 @@ class KerasNetwork:
         return _at_least_float32(outputs), masks_of(outputs), list(penalties), named
 
 
-def check_back_end() -> str:
-    """Returns the name of Keras' back end; ValueError where it is one that was never tried."""
-    name = str(keras.backend.backend())
-    if name not in _BACK_ENDS:
-        raise ValueError(
-            f"Keras' back end must be one of {_BACK_ENDS}, but is {name!r}; set the environment variable KERAS_BACKEND "
-            "before keras is imported."
-        )
-    return name
-
-
 def compiled(function: Callable[..., Any], network: Any) -> Callable[..., Any]:
     """Returns the function, compiled by JAX on its back end, unless the user compiled the model to run eagerly."""
     eager = network.compiled and (network.run_eagerly or not network.jit_compile)
@@ -225,6 +214,11 @@ def compiled(function: Callable[..., Any], network: Any) -> Callable[..., Any]:
 
     result: Callable[..., Any] = jax.jit(function)
     return result
+
+
+def _prediction(given: Any, outputs: Any, masks: list[Any], *others: Any) -> Prediction:
+    attach_masks(outputs, masks)
+    return Prediction(given, outputs, *others)
 
 
 def _layers_of_float32(network: Any) -> list[Any]:
@@ -271,3 +265,68 @@ def attach_masks(outputs: Any, masks: Sequence[Any]) -> None:
     for array, mask in zip(keras.tree.flatten(outputs), masks, strict=True):
         if mask is not None:
             set_keras_mask(array, mask)
+
+
+def following_layers(network: Any, inputs: Any) -> list[Any]:
+    """Returns the layers whose statistics follow the batches of a training, in which the network is called once.
+
+    While Keras trains, layers that are frozen or called with ``training=False`` keep theirs.
+    """
+    found = []
+    layers = [
+        layer
+        for layer in network._flatten_layers(recursive=True)
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+    ]
+
+    def asking(layer: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
+            found.extend([layer] if training and layer not in found else [])
+            return call(inputs, training=False, mask=mask)
+
+        return asked
+
+    if layers:
+        takes_training = "training" in network.call_signature_parameters
+        with _computing(layers, asking):
+            network(inputs, **({"training": True} if takes_training else {}))
+    return found
+
+
+@contextlib.contextmanager
+def batch_statistics(layers: Sequence[Any]) -> Iterator[dict[int, Any]]:
+    """Lets layers compute with the batch's statistics; gives them, by the identity of the variables that hold them."""
+    found: dict[int, Any] = {}
+
+    def averaging(layer: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+        numbers = itertools.count(1)
+
+        def averaged(inputs: Any, training: bool | None = None, mask: Any = None) -> Any:  # noqa: ARG001
+            number, variables = next(numbers), (layer.moving_mean, layer.moving_variance)
+            for variable in variables if number == 1 else ():
+                variable.assign(keras.ops.zeros(variable.shape, variable.dtype))  # what is not finite would stay so
+            # A layer that is used several times in a pass has their mean; batch renormalization corrects by the past.
+            vars(layer).update(momentum=1 - 1 / number, renorm=False)
+            outputs = call(inputs, training=True, mask=mask)
+            found.update((id(variable), keras.ops.convert_to_tensor(variable)) for variable in variables)
+            return outputs
+
+        return averaged
+
+    with _computing(layers, averaging):
+        yield found
+
+
+@contextlib.contextmanager
+def _computing(layers: Sequence[Any], change: Callable[..., Callable[..., Any]]) -> Iterator[None]:
+    """Changes what layers compute, in their own attributes, which are put back at the end."""
+    before = [{name: vars(layer)[name] for name in _CHANGED if name in vars(layer)} for layer in layers]
+    try:
+        for layer in layers:
+            vars(layer)["call"] = change(layer, layer.call)
+        yield
+    finally:
+        for layer, attributes in zip(layers, before, strict=True):
+            for name in _CHANGED:
+                vars(layer).pop(name, None)
+            vars(layer).update(attributes)

@@ -25,6 +25,10 @@ class KerasProducts(WrittenGradients, ArrayProducts):
     to_array = staticmethod(to_array)
     _network: KerasNetwork
 
+    def __init__(self, network: KerasNetwork, *measured: Any) -> None:
+        super().__init__(network, *measured)
+        self.normalizes_by_batch = network.normalizes_by_batch
+
     def loss_of(self, batch: Batch) -> tuple[Any, Any]:
         return self._measured.loss.differentiable(call_network(self._network.forward, batch.inputs), batch)
 

@@ -26,9 +26,10 @@ def read_keras_samples(
     memory: SampleMemory = SampleMemory(),  # noqa: B008
 ) -> tuple[Samples, list[str]]:
     """Reads samples once, in order, with targets as of ``split_batch``; returns them with notes for the user."""
+    of_torch = sys.modules.get("torch.utils.data")
     if _is_tuple_of_arrays(dataset):
         samples, notes = read_array_samples(split_batch(dataset), options, memory)
-    elif _is_from_torch(dataset):
+    elif of_torch is not None and isinstance(dataset, of_torch.DataLoader | of_torch.Dataset):
         samples, notes = read_array_samples(_with_split_batches(dataset), options, memory)
         if not hasattr(dataset, "batch_size"):  # a Dataset, whose batches are ours
             samples = samples.without_own_batches()
@@ -92,11 +93,6 @@ def _is_tuple_of_arrays(dataset: Any) -> bool:
     batch = tuple if isinstance(dataset, tuple) else (tuple, list)
     are_batches = all(isinstance(part, batch) and len(part) in (2, 3) for part in dataset)
     return not are_batches and any(hasattr(leaf, "shape") for leaf in keras.tree.flatten(dataset))
-
-
-def _is_from_torch(dataset: Any) -> bool:
-    data = sys.modules.get("torch.utils.data")
-    return data is not None and isinstance(dataset, data.DataLoader | data.Dataset)
 
 
 def _with_split_batches(dataset: Any) -> Any:

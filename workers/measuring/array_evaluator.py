@@ -13,12 +13,15 @@ from collectors.networks.buffers_between import BuffersBetween
 from collectors.networks.weight_space import State, WeightSpace, direction_dtype, move_along
 from collectors.shapes import Float64
 
-from ..errors import closing_on_failure
+from ..curves.curve import CurveTask, Fitting
+from ..errors import CurveError, closing_on_failure
 from ..evaluator import MeasurementSetup
 from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet
 from ..users_code import warn_and_note
+from .array_products import check_precise
 from .checks import check_loaded, check_movable, check_own_options, check_points
+from .curve_fitting import BARRIER_INSTEAD
 from .measured_set import MeasuredSet
 from .network_evaluator import NetworkEvaluator
 from .sample_loss import as_columns, as_kept
@@ -124,6 +127,14 @@ class ArrayEvaluator(NetworkEvaluator):
                 return {name: values[name] for name in self.description.metrics}
             finally:
                 self.leave()
+
+    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
+        check_precise(self.space, CurveError, BARRIER_INSTEAD)
+        before = self._network.read()
+        try:
+            return super().fit_curve(task, begun, seconds)
+        finally:
+            self._network.write(before)
 
     def close(self) -> None:
         initial_state, self._initial_state = self._initial_state, None

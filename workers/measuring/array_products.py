@@ -32,6 +32,7 @@ class ArrayGradients(BatchedProducts):
     refusals: tuple[type[Exception], ...] = (TypeError, ValueError, NotImplementedError)
     remedy = ""
     to_array: Callable[[Any], Any] = staticmethod(np.asarray)
+    normalizes_by_batch = False  # whether the network computes with the statistics of each batch
 
     def __init__(
         self, space: WeightSpace, measured: MeasuredSet, measuring: Measuring, settings: ProductSettings
@@ -56,23 +57,19 @@ class ArrayGradients(BatchedProducts):
     def layout(self) -> Layout:
         return self._layout
 
-    def loss(self, share: int) -> tuple[float, float | None]:
-        def add() -> tuple[float, float | None]:
-            parts = [self.loss_of(batch) for batch in self._batches(share)]
-            value = sum(float(self.to_array(value)) for value, _ in parts)
-            weights = [float(self.to_array(weight)) for _, weight in parts if weight is not None]
-            return value, sum(weights) if weights or not parts else None
-
-        return self._within_memory(add)
+    def _loss_of(self, number: int) -> tuple[float, float | None]:
+        return self._as_numbers(*self.loss_of(self._samples.batch(number)))
 
     def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
         return self._sum(share, lambda batch: self.slope_of(batch)[2])
 
     def loss_and_gradient(self, batch: Batch) -> tuple[float, float | None, Float64[np.ndarray, " weights"]]:
         """Returns a batch's sum of losses, its weight, and the gradient of the sum, shape (weights,)."""
-        value, weight, slope = self.slope_of(batch)
-        weight = None if weight is None else float(self.to_array(weight))
-        return float(self.to_array(value)), weight, self._flat(slope)
+        *numbers, slope = self.slope_of(batch)
+        return *self._as_numbers(*numbers), self._flat(slope)
+
+    def _as_numbers(self, value: Any, weight: Any) -> tuple[float, float | None]:
+        return float(self.to_array(value)), None if weight is None else float(self.to_array(weight))
 
     def _flat(self, arrays: Sequence[Any]) -> Float64[np.ndarray, " weights"]:
         return np.concatenate([np.ravel(self.to_array(array)) for array in arrays]).astype(np.float64, copy=False)
@@ -80,14 +77,11 @@ class ArrayGradients(BatchedProducts):
     def _sum(self, share: int, part: Callable[[Batch], Sequence[Any]]) -> Float64[np.ndarray, " weights"]:
         def add() -> Float64[np.ndarray, " weights"]:
             total = np.zeros(self._layout.dimension)
-            for batch in self._batches(share):
-                total += self._flat(part(batch))
+            for number in self._samples.shares[share]:
+                total += self._flat(part(self._samples.batch(number)))
             return total
 
         return self._within_memory(add)
-
-    def _batches(self, share: int) -> Iterator[Batch]:
-        return (self._samples.batch(number) for number in self._samples.shares[share])
 
     def _shared(self, batch_size: int | None) -> SharedBatches:
         samples = self._measured.samples

@@ -157,11 +157,9 @@ def buffers_along(space: WeightSpace, task: CurveTask) -> BuffersBetween:
 class ArrayCurveFitter(CurveFitter):
     """A curve whose gradients are those of ``ArrayGradients``, which stay where they were moved to last."""
 
-    def __init__(
-        self, products: ArrayGradients, space: WeightSpace, measured: MeasuredSet, task: CurveTask, *, normalizes: bool
-    ) -> None:
+    def __init__(self, products: ArrayGradients, space: WeightSpace, measured: MeasuredSet, task: CurveTask) -> None:
         samples = CurveSamples(measured.samples, measured.keeps_batches, task.settings)
-        super().__init__(products.layout, samples, task, normalizes=normalizes)
+        super().__init__(products.layout, samples, task, normalizes=products.normalizes_by_batch)
         self._products, self._between = products, buffers_along(space, task)
 
     def _slope(self, point: Any, share: float, batch: Batch, number: int) -> tuple[float, Any]:

@@ -11,19 +11,21 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from collectors.networks.weight_space import State
 from collectors.shapes import Float64
 
+from ..curvature.products import ProductSettings
 from ..curves.curve import CurveTask, Fitting
 from ..errors import CallbackFunctionError, PointsFailedError, SamplesError
 from ..evaluator import (
     DataSetDescription,
     Evaluator,
     EvaluatorDescription,
+    MakesProducts,
     MeasurementSetup,
     OriginMeasurement,
     Partition,
@@ -231,21 +233,16 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         batches = self._main.samples.batches(options.recalibration_batch_size)
         return itertools.islice((batch for batch in batches if batch.size > 1), _ROUGHLY if roughly else None)
 
-    def _fit_with(
-        self,
-        make: Callable[[], ArrayGradients],
-        task: CurveTask,
-        begun: Fitting | None,
-        seconds: float,
-        *,
-        normalizes: bool = False,
-    ) -> Fitting:
-        """Goes on with fitting a curve with the products that are made, which move the network."""
-        # They are kept, because they are compiled. After another load the loss may be added up in another way.
+    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
+        """Goes on with fitting a curve on the main data set (``FitsCurves``)."""
+        # Gradients are kept, because they are compiled. After another load the loss may be added up in another way.
         if self._of_curves is None or self._of_curves[0] is not self._main.loss:
-            self._of_curves = self._main.loss, make()
-        fitter = ArrayCurveFitter(self._of_curves[1], self.space, self._main, task, normalizes=normalizes)
-        return fitter.fit(begun, seconds)
+            self._of_curves = self._main.loss, self._gradients_of_curves()
+        return ArrayCurveFitter(self._of_curves[1], self.space, self._main, task).fit(begun, seconds)
+
+    def _gradients_of_curves(self) -> ArrayGradients:
+        assert isinstance(self, MakesProducts)
+        return cast(ArrayGradients, self.products(ProductSettings()))
 
     def _measure_each(self, measure: Callable[[MeasuredSet], Mapping[str, _Value]]) -> dict[str, _Value]:
         """Measures each data set; returns the values under the names with which they are stored."""

@@ -94,6 +94,18 @@ class BatchedProducts(ShareProducts):
         """This worker's part of a quarter of the host's free memory, whatever else products take."""
         return SHARE_FOR_VECTORS * free_memory() / self._settings.neighbours
 
+    def loss(self, share: int) -> tuple[float, float | None]:
+        def add() -> tuple[float, float | None]:
+            parts = [self._loss_of(number) for number in self._samples.shares[share]]
+            weights = [weight for _, weight in parts if weight is not None]
+            return sum((value for value, _ in parts), 0.0), sum(weights) if weights else None
+
+        return self._within_memory(add)
+
+    @abstractmethod
+    def _loss_of(self, number: int) -> tuple[float, float | None]:
+        """Returns the sum of losses of a piece with this number, and its weight, as ``loss`` does."""
+
     def samples_in(self, share: int) -> int:
         return sum(self._samples.pieces[number].size for number in self._samples.shares[share])
 

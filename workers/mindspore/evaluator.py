@@ -5,14 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ..curvature.products import ProductSettings, ShareProducts
-from ..curves.curve import CurveTask, Fitting
-from ..errors import CallbackFunctionError, CurveError, closing_on_failure
+from ..curvature.products import ProductSettings
+from ..errors import CallbackFunctionError, closing_on_failure
 from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator
-from ..measuring.array_products import check_precise
 from ..measuring.checks import callback_errors, check_recalibration
-from ..measuring.curve_fitting import BARRIER_INSTEAD
 from ..samples.data_sets import read_sets
 from ..users_code import warn_and_note
 from .losses import find_loss, make_candidates, make_metrics
@@ -52,15 +49,8 @@ class MindSporeEvaluator(ArrayEvaluator):
             statistics = functools.partial(self._cell.averaged_statistics, followed)
         super().__init__(self._cell, sets, make_candidates(loss), totals, setup, statistics)
 
-    def products(self, settings: ProductSettings) -> ShareProducts:
-        """Returns what makes products of the main data set's loss."""
+    def products(self, settings: ProductSettings) -> MindSporeProducts:
         return MindSporeProducts(self._cell, self._main, self.settings, settings)
-
-    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
-        """Goes on with fitting a curve on the main data set (``FitsCurves``)."""
-        check_precise(self.space, CurveError, BARRIER_INSTEAD)
-        make = functools.partial(MindSporeProducts, self._cell, self._main, self.settings, ProductSettings())
-        return self._fit_with(make, task, begun, seconds, normalizes=False)
 
 
 EVALUATOR = MindSporeEvaluator

@@ -91,7 +91,9 @@ def make_metrics(metrics: Any) -> dict[str, Total]:
         return {}
     functions = {}
     if isinstance(metrics, Mapping):
-        functions = {name: item for name, item in metrics.items() if _is_function(item)}
+        functions = {
+            name: item for name, item in metrics.items() if callable(item) and not isinstance(item, Metric | type)
+        }
         metrics = {name: item for name, item in metrics.items() if name not in functions}
     try:
         objects = get_metrics(metrics) or {}
@@ -115,7 +117,3 @@ def make_metrics(metrics: Any) -> dict[str, Total]:
         label = f"metric {name!r}"
         totals[check_metric_name(name)] = NamedMetric(label, BatchMean(name, label, _OnArrays(function)))
     return totals
-
-
-def _is_function(item: object) -> bool:
-    return callable(item) and not isinstance(item, Metric | type)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import mindspore
@@ -65,11 +65,18 @@ class MindSporeNetwork:
         def run(*targets: Any) -> Any:
             return self.cell(*map_leaves(as_tensor, (*inputs, *targets)), **map_leaves(as_tensor, named_inputs))
 
-        if self.computes_loss:
-            return self._with_targets(run)
-        outputs = run()
-        # In at least float32, as Model.eval has it under mixed precision.
-        return map_leaves(_at_least_float32, outputs)
+        def loss(targets: Any) -> Any:
+            try:
+                return run(targets)
+            except TypeError as error:
+                raise CallbackFunctionError(
+                    "the first item that callback_fn returns has no loss_fn, so that the network must compute its loss "
+                    f"of inputs and targets, but: {error} Pass loss_fn to Model, or return the loss function itself "
+                    "instead of the Model."
+                ) from error
+
+        # Outputs in at least float32, as Model.eval has them under mixed precision.
+        return loss if self.computes_loss else map_leaves(_at_least_float32, run())
 
     def batch_statistics(self, batch: Batch) -> BatchStatistics:
         """Returns the layers that normalize by batches, in a training; tries them with a batch."""
@@ -92,19 +99,6 @@ class MindSporeNetwork:
         outputs = call_network(self.forward, batch.inputs)
         if self.computes_loss:
             outputs(batch.targets)
-
-    def _with_targets(self, run: Callable[..., Any]) -> Callable[[Any], Any]:
-        def loss(targets: Any) -> Any:
-            try:
-                return run(targets)
-            except TypeError as error:
-                raise CallbackFunctionError(
-                    "the first item that callback_fn returns has no loss_fn, so that the network must compute its loss "
-                    f"of inputs and targets, but: {error} Pass loss_fn to Model, or return the loss function itself "
-                    "instead of the Model."
-                ) from error
-
-        return loss
 
     def settings(self, threads: int) -> contextlib.AbstractContextManager[None]:
         """Nothing: MindSpore takes its threads and its mode from the process."""

@@ -30,7 +30,7 @@ def read_mindspore_samples(
     if not isinstance(dataset, pipelines.Dataset):
         return read_array_samples(dataset, options, memory)
     notes: list[str] = []
-    stream = Stream(functools.partial(_batches, _without_shuffling(dataset, notes), options.seed))
+    stream = Stream(functools.partial(_batches, _straightened(copy.deepcopy(dataset), notes), options.seed))
     with _random_state_kept():
         return read_source(stream_source(stream, options), options, notes, memory), notes
 
@@ -60,12 +60,8 @@ def _random_state_kept() -> Iterator[None]:
             pipelines.config.set_seed(seed)
 
 
-def _without_shuffling(dataset: Any, notes: list[str]) -> Any:
-    """Returns a copy of the pipeline whose sources and operations keep the order of their data, and draw none of it."""
-    return _straightened(copy.deepcopy(dataset), notes)
-
-
 def _straightened(node: Any, notes: list[str]) -> Any:
+    """Lets a pipeline's sources and operations keep the order of their data, and draw none of it; returns its end."""
     node.children = [_straightened(child, notes) for child in node.children]
     for child in node.children:
         child.parent = [node]

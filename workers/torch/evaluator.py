@@ -46,18 +46,11 @@ from .gradients import Gradients, without_graph
 from .losses import OutputMetric, make_metrics, place_loss
 from .moves import NetworkInPlace
 from .own_loss import OwnMetric, own_loss_of
-from .placement import HeldWeights, device_of, find_placement
+from .placement import bring_weights, device_of, find_placement
 from .planning import NetworkPlanning, few_within_memory
 from .points import PendingPoint, add_up, pending_point, read_points
 from .precision import at_least_float32, check_precision, with_float32_weights
-from .settings import (
-    SAME_DRAWS,
-    RandomNumbers,
-    check_at_hand,
-    measurement_settings,
-    normalization_layers,
-    recalibrate,
-)
+from .settings import SAME_DRAWS, RandomNumbers, check_at_hand, measurement_settings, normalization_layers, recalibrate
 from .snapshot import NetworkSnapshot
 from .user_data import changes_batches, copied, read_user_data
 
@@ -80,7 +73,6 @@ class TorchEvaluator(NetworkEvaluator):
 
     _forward: Callable[..., Any]
     _first_layer: FirstLayer | None
-    _held_weights: HeldWeights | None = None
     _changes_batches = False
 
     def __init__(
@@ -94,6 +86,7 @@ class TorchEvaluator(NetworkEvaluator):
         self._device = self._outputs_device = self._placement.inputs
         self._threads = setup.threads
         self._snapshots: list[NetworkSnapshot] = []
+        self._brought = contextlib.ExitStack()  # of weights that were offloaded
         self._own_loss = own_loss_of(model, self._module)
         loss = place_loss(checks.find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
         self._metrics = make_metrics(metrics, self._device, OutputMetric if self._own_loss is None else OwnMetric)
@@ -106,7 +99,7 @@ class TorchEvaluator(NetworkEvaluator):
         with closing_on_failure(self):
             self._take_over(self._module, setup.restore_network)
             if self._placement.is_kept:
-                self._held_weights = HeldWeights(self._module, restore=setup.restore_network)
+                bring_weights(self._module, self._brought, restore=setup.restore_network)
             self._moves = NetworkInPlace(self._module)
             self.space = self._moves.space
             checks.check_movable(self.space, "set requires_grad=True on the parameters that training moves")
@@ -214,8 +207,7 @@ class TorchEvaluator(NetworkEvaluator):
         self._gradients.close()
         while self._snapshots:
             self._snapshots.pop().restore()  # the last first: a loss may hold the network
-        if self._held_weights is not None:
-            self._held_weights.release()
+        self._brought.close()
 
     def _find_way(self, read: ReadSet) -> None:
         """Finds out how the loss of the main data set is added up, as far as callback_fn's weights tell."""

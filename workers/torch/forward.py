@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -39,15 +39,17 @@ class ForwardPass:
 
     def of(self, network: Callable[..., Any]) -> Callable[..., Any]:
         """Returns the function from inputs to outputs, or from a batch to loss and outputs for a network's own loss."""
-        if self._own_loss is not None:
-            step = self.gradients.recorded(self._own_loss.forward(network, self._around_step))
+        own_loss, widens, are_on = self._own_loss, self._widens, self.gradients.are_on
+        if own_loss is not None:
 
             def run_step(batch: Any) -> StepResult:
-                result = step(batch)
+                with in_bfloat16(self._types), Float32Losses() if self._widens else contextlib.nullcontext():
+                    result = own_loss.forward(network, batch)
+                if not are_on:
+                    return result
                 return StepResult(without_graph(result.loss), without_graph(result.own_outputs))
 
-            return run_step if self.gradients.are_on else step
-        widens = self._widens
+            return self.gradients.recorded(run_step)
 
         def run(*inputs: Any, **named_inputs: Any) -> Any:
             with in_bfloat16(self._types) if self._types else contextlib.nullcontext():
@@ -55,11 +57,6 @@ class ForwardPass:
             return at_least_float32(outputs) if widens else outputs
 
         return self.gradients.forward(run)
-
-    @contextlib.contextmanager
-    def _around_step(self) -> Iterator[None]:
-        with in_bfloat16(self._types), Float32Losses() if self._widens else contextlib.nullcontext():
-            yield
 
     @property
     def obstacle(self) -> str:

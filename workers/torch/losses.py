@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional
 
 from collectors.named_metrics import metric_by_name
+from collectors.networks.batches import mapping_like
 
 from ..errors import CallbackFunctionError
 from ..measuring.sample_loss import SampleLossTotal, check_weight, mean_and_stderr
@@ -140,8 +141,7 @@ class LabelMean(WeighedMean):
         if labels is None or torch.iinfo(labels.dtype).min > _IGNORED:
             return None
         counts = labels != _IGNORED
-        places = torch.cumsum(counts.flatten(), 0).reshape(labels.shape)
-        first = places <= counts.sum() // 2
+        first = torch.cumsum(counts.flatten(), 0).reshape(labels.shape) <= counts.sum() // 2
         return [_with_labels(batch, labels.masked_fill(ignored, _IGNORED)) for ignored in (first, ~first)]
 
     def _counted(self, batch: Batch) -> Any:
@@ -184,8 +184,7 @@ def _with_labels(batch: Batch, labels: torch.Tensor) -> Batch:
         return replace(batch, targets=labels)
     item = batch.inputs[0]
     if isinstance(item, Mapping):
-        item = copy.copy(item)
-        item["labels"] = labels  # type: ignore[index]
+        item = mapping_like(item, {**item, "labels": labels})
     else:
         item = item._make([item[0], labels]) if hasattr(item, "_make") else type(item)([item[0], labels])
     return replace(batch, inputs=(item, *batch.inputs[1:]))

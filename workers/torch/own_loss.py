@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import sys
 from collections.abc import Callable, Mapping
@@ -61,20 +60,11 @@ class OwnLoss:
         self.samples = samples
         self._step = _loss_of_outputs if step is None else step
 
-    def forward(
-        self,
-        network: Callable[..., Any],
-        around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
-    ) -> Callable[[Any], StepResult]:
-        """Returns the function from a batch to the loss and outputs of a network; ``around`` makes what it runs in."""
-
-        def run(batch: Any) -> StepResult:
-            with around():
-                result = self._step(network, batch)
-            loss, outputs = result if isinstance(result, tuple) and len(result) == 2 else (result, result)
-            return StepResult(loss, outputs)
-
-        return run
+    def forward(self, network: Callable[..., Any], batch: Any) -> StepResult:
+        """Returns the loss and outputs of a network for a batch."""
+        result = self._step(network, batch)
+        loss, outputs = result if isinstance(result, tuple) and len(result) == 2 else (result, result)
+        return StepResult(loss, outputs)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import ChainMap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,36 +104,30 @@ def device_of(outputs: Any) -> torch.device | None:
     return None
 
 
-class HeldWeights:
-    """Offloaded weights in host memory, where they can be moved; hooks take them from there until ``release``."""
+def bring_weights(network: nn.Module, until: contextlib.ExitStack, *, restore: bool) -> None:
+    """Puts offloaded weights into host memory, where they can be moved; hooks take them from there until the end."""
+    values = offloaded_values(network)
+    copies: dict[tuple[int, int], torch.Tensor] = {}
+    own = {tensor.data_ptr() for tensor in (*network.parameters(), *network.buffers()) if not tensor.is_meta}
 
-    def __init__(self, network: nn.Module, *, restore: bool) -> None:
-        values = offloaded_values(network)
-        copies: dict[tuple[int, int], torch.Tensor] = {}
-        own = {tensor.data_ptr() for tensor in (*network.parameters(), *network.buffers()) if not tensor.is_meta}
+    def movable(value: torch.Tensor) -> torch.Tensor:
+        # With ``restore`` the user's own tensors are not written to; files that hooks read never are.
+        # What is tied to a parameter outside stays that parameter, which is moved in its place.
+        if not restore or value.data_ptr() in own:
+            return value
+        return copies.setdefault((value.data_ptr(), value.numel()), value.clone())
 
-        def held(value: torch.Tensor) -> torch.Tensor:
-            # With ``restore`` the user's own tensors are not written to; files that hooks read never are.
-            # What is tied to a parameter outside stays that parameter, which is moved in its place.
-            if not restore or value.data_ptr() in own:
-                return value
-            return copies.setdefault((value.data_ptr(), value.numel()), value.clone())
-
-        by_hook: dict[int, tuple[Any, dict[str, torch.Tensor]]] = {}
-        weights = offloaded_weights(network)
-        for name, value in values.items():
-            hook, tensors = by_hook.setdefault(id(weights[name].hook), (weights[name].hook, {}))
-            tensors[weights[name].key] = held(value)
-        self._before = [(hook, hook.weights_map, hook.tied_params_map) for hook, _ in by_hook.values()]
-        # Accelerate tells tied weights by their addresses, and remembers those of tensors that it has freed. A copy
-        # that lies at such an address would be taken for another weight, so the hooks start with none.
-        addresses: dict[int, Any] = {}
-        for hook, tensors in by_hook.values():
-            hook.weights_map = ChainMap(tensors, hook.weights_map)
-            if hook.tied_params_map is not None:
-                hook.tied_params_map = addresses
-
-    def release(self) -> None:
-        while self._before:
-            hook, weights_map, addresses = self._before.pop()
-            hook.weights_map, hook.tied_params_map = weights_map, addresses
+    by_hook: dict[int, tuple[Any, dict[str, torch.Tensor]]] = {}
+    weights = offloaded_weights(network)
+    for name, value in values.items():
+        hook, tensors = by_hook.setdefault(id(weights[name].hook), (weights[name].hook, {}))
+        tensors[weights[name].key] = movable(value)
+    # Accelerate tells tied weights by their addresses, and remembers those of tensors that it has freed. A copy that
+    # lies at such an address would be taken for another weight, so the hooks start with none.
+    addresses: dict[int, Any] = {}
+    for hook, tensors in by_hook.values():
+        for name in ("weights_map", "tied_params_map"):
+            until.callback(setattr, hook, name, getattr(hook, name))
+        hook.weights_map = ChainMap(tensors, hook.weights_map)
+        if hook.tied_params_map is not None:
+            hook.tied_params_map = addresses

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import nn
@@ -33,7 +33,6 @@ class NetworkSnapshot:
         self._entries = [(layer, dict(layer._parameters), dict(layer._buffers)) for layer in layers]
 
     def apply(self) -> None:
-        """Puts the module on the device, in eval mode."""
         tensors = (*self._module.parameters(), *self._module.buffers())
         if self._device is not None and any(tensor.device != self._device for tensor in tensors):
             for parameter, _, _ in self._moved:
@@ -42,7 +41,11 @@ class NetworkSnapshot:
         evaluate_mode(self._module)
 
     def restore(self) -> None:
-        restore_modes(self._modes)
+        for layer, training in self._modes:
+            if _switches(layer) and layer.training != training:
+                layer.train(training)  # its own, which may do more
+        for layer, training in self._modes:
+            layer.training = training
         with torch.no_grad():
             for target, value in self._values:
                 collapsed(target).copy_(value)
@@ -84,36 +87,21 @@ def evaluate_mode(module: nn.Module) -> None:
         module.eval()
         return
     # A tensor on the meta device has no values here; accelerate brings them for each forward pass.
-    tensors = {name: tensor for name, tensor in module.named_parameters() if not tensor.is_meta}
-    before = {name: tensor.detach().clone() for name, tensor in tensors.items()}
-    owners = [(layer, dict(layer._parameters)) for layer in module.modules()]
-    modes = [(layer, layer.training) for layer in module.modules()]
+    names = [name for name, tensor in module.named_parameters() if not tensor.is_meta]
+    found = NetworkSnapshot(module, None, restore=True)
     module.eval()
     # A layer may have put another parameter in the place of one.
     now = dict(module.named_parameters())
-    changed = [name for name, value in before.items() if name not in now or _differ(now[name].detach(), value)]
+    values = dict(zip(names, (value for _, value in found._values), strict=False))  # behind them are those of buffers
+    changed = [key for key, value in values.items() if key not in now or _differ(collapsed(now[key].detach()), value)]
     if not changed:
         return
-    restore_modes(modes)
-    for layer, parameters in owners:
-        layer._parameters.update(parameters)
-    with torch.no_grad():
-        for name in changed:
-            tensors[name].copy_(before[name])
+    found.restore()
     raise CallbackFunctionError(
         f"the network's eval() changes its weights ({some_names(changed)}), as layers do that merge a low-rank part "
         "into their weight, so that no plane moves what it computes with. It was left as it was. Switch merging off "
         "(loralib: merge_weights=False), or merge once and save the merged weights."
     )
-
-
-def restore_modes(modes: Sequence[tuple[nn.Module, bool]]) -> None:
-    """Gives layers the modes that they had, through their own ``train`` where they have one."""
-    for layer, training in modes:
-        if _switches(layer) and layer.training != training:
-            layer.train(training)
-    for layer, training in modes:
-        layer.training = training
 
 
 def _switches(layer: nn.Module) -> bool:

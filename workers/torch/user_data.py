@@ -27,7 +27,7 @@ from ..samples.batches import WRAP, Batch, MakeBatch, SampleDigest, as_batch, as
 from ..samples.data_sets import find_data_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import read_samples
-from ..users_code import warn_user
+from ..users_code import warn_and_note
 from .own_loss import OwnLoss, own_loss_of
 
 _TARGETS = ("targets", "target", "labels", "label", "y")
@@ -127,8 +127,7 @@ def _batch_maker(network: nn.Module, notes: list[str]) -> MakeBatch:
             return as_batch(item)
         inputs, targets, text = found
         if text not in notes:
-            notes.append(text)
-            warn_user(text)
+            warn_and_note(notes, text)
         return as_batch((inputs, targets))
 
     return make
@@ -240,7 +239,7 @@ def example_inputs(model: object, network: nn.Module, dataset: object, count: in
     twin.register_forward_pre_hook(look, with_kwargs=True)
     try:
         with torch.no_grad():
-            own_loss.forward(twin)(batch.inputs[0])
+            own_loss.forward(twin, batch.inputs[0])
     except Exception as error:
         if not seen:
             raise CallbackFunctionError(f"the network's own loss raised {type(error).__name__}: {error}") from error

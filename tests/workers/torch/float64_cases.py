@@ -109,8 +109,7 @@ def check_the_loss_of_each_sample():
 
 
 def check_buffers_between_networks():
-    line = line_between(network(), network(1))
-    there, here = on_both(evaluate, line, callback_fn, size=4, extremes=True)
+    there, here = on_both(evaluate, line_between(network(), network(1)), callback_fn, size=4, extremes=True)
     assert there.attributes["buffers"] == "interpolate"
     assert_same(there, here)
 

@@ -102,12 +102,18 @@ def check_equal_to_the_network_on_the_host():
             assert "loss_stderr" in found
 
 
-def check_partly_on_the_host():
+def check_partly_on_the_host_and_all_of_it_on_another_device():
     network, plane, expected = on_the_host()
-    for devices in ((HOST, FIRST), (SECOND, HOST)):
-        found, _, description = measured(spread(network, *devices), plane, devices=(FIRST, SECOND))
+    for *devices, of_worker, kinds in (
+        (HOST, FIRST, (FIRST, SECOND), "cpu+twin"),
+        (SECOND, HOST, (FIRST, SECOND), "cpu+twin"),
+        (SECOND, SECOND, (FIRST,), "twin"),
+    ):
+        there = spread(network, *devices)
+        found, _, description = measured(there, plane, devices=of_worker)
         assert_equal(found, expected)
-        assert description.device == "cpu+twin"
+        assert description.device == kinds
+    assert {parameter.device for parameter in there.parameters()} == {torch.device(SECOND)}
 
 
 def check_tuned_and_compiled():
@@ -136,8 +142,6 @@ def check_buffers_of_every_policy():
 
 
 class Penalized(nn.Module):
-    """A loss that looks at the network."""
-
     def __init__(self, network):
         super().__init__()
         self.network = network
@@ -195,26 +199,14 @@ def refusal(network, **setup):
     raise AssertionError("nothing was refused")
 
 
-def check_other_devices_than_the_workers():
-    text = refusal(spread(seeded(Pipeline), FIRST, SECOND), devices=(FIRST,))
-    assert "is spread over twin:0, twin:1, but this worker has twin:0 only" in text, text
-
-
-def check_no_move_between_the_parts():
+def check_other_devices_than_the_workers_and_no_move_between_the_parts():
     network = spread(seeded(Pipeline), FIRST, SECOND)
+    text = refusal(network, devices=(FIRST,))
+    assert "is spread over twin:0, twin:1, but this worker has twin:0 only" in text, text
     network.forward = lambda images: network.back(network.front(images))
     text = refusal(network)
     assert "Expected all tensors to be on the same device" in text, text
     assert "its forward must move activations from part to part" in text, text
-
-
-def check_all_of_it_on_another_device():
-    network, plane, expected = on_the_host()
-    there = spread(network, SECOND, SECOND)
-    found, _, description = measured(there, plane, devices=(FIRST,))
-    assert_equal(found, expected)
-    assert description.device == "twin"
-    assert {parameter.device for parameter in there.parameters()} == {torch.device(SECOND)}
 
 
 def check_memory_beside_each_parameter():

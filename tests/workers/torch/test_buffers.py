@@ -82,10 +82,10 @@ def test_recalibrated_statistics_are_cumulative_averages(build, batch_size):
     plane = plane_of(seeded(build), origin_seed=2)
     evaluator = recalibrated(build, batch_size, 9)
     evaluator.load(*plane)
-    expected = averaged_losses(build, plane, batch_size)
+    moved = [cumulative_average(at_point(seeded(build), plane, point), images(), batch_size) for point in POINTS]
+    expected = [direct_loss(nn.CrossEntropyLoss(), network, DATA) for network in moved]
     np.testing.assert_allclose(evaluator.measure(POINTS)["loss"], expected, rtol=1e-5)
-    on_plane = evaluator.measure_state(plane[0], None)["loss"]
-    np.testing.assert_allclose(on_plane, expected[0], rtol=1e-5)
+    np.testing.assert_allclose(evaluator.measure_state(plane[0], None)["loss"], expected[0], rtol=1e-5)
 
 
 def recalibrated(build, batch_size, computed=None):
@@ -93,12 +93,6 @@ def recalibrated(build, batch_size, computed=None):
         nn.CrossEntropyLoss(), seeded(build), DATA, batch_size=computed, buffers="recalibrate",
         recalibration_batch_size=batch_size,
     )  # fmt: skip
-
-
-def averaged_losses(build, plane, batch_size):
-    """Returns the losses at the points with statistics as they are defined."""
-    moved = [cumulative_average(at_point(seeded(build), plane, point), images(), batch_size) for point in POINTS]
-    return [direct_loss(nn.CrossEntropyLoss(), network, DATA) for network in moved]
 
 
 def test_fixed_statistics_are_the_origins_at_every_point():

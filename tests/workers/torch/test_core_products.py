@@ -69,8 +69,7 @@ def test_a_network_that_is_too_large_or_has_one_core_stays_on_its_thread(seen, m
 def test_the_users_code_is_called_on_one_thread():
     network, threads = mlp(), set()
     network[1].register_forward_hook(lambda *_: threads.add(threading.get_ident()))
-    evaluator = classifier(network, plan=TWO)
-    with evaluator.products(ProductSettings(memory=0)) as shares:
+    with classifier(network, plan=TWO).products(ProductSettings(memory=0)) as shares:
         shares.total("product", shares.layout.gaussian(1))
     assert threads == {threading.get_ident()}
 
@@ -104,8 +103,7 @@ class Broken(nn.Module):
 
 
 def test_what_goes_wrong_on_a_thread_is_raised_and_nothing_runs_on():
-    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), Broken(), nn.Linear(8, 4)))
-    evaluator = classifier(network, plan=TWO)
+    evaluator = classifier(seeded(lambda: nn.Sequential(nn.Linear(6, 8), Broken(), nn.Linear(8, 4))), plan=TWO)
     before = torch.get_num_threads()
     with evaluator.products(ProductSettings()) as shares:
         with pytest.raises(ArithmeticError, match="this derivative cannot be computed"):

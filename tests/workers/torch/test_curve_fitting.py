@@ -43,18 +43,12 @@ def make_task(evaluator, a, b, **settings):
 
 
 def fitting(**settings):
-    """Returns an evaluator, and the task of a curve between two other networks."""
     evaluator = open_evaluator(build(2))
     return evaluator, make_task(evaluator, build(0), build(1), **settings)
 
 
 def flat(network):
     return nn.utils.parameters_to_vector(network.parameters()).detach().numpy()
-
-
-def put(network, vector):
-    with torch.no_grad():
-        nn.utils.vector_to_parameters(torch.from_numpy(vector), network.parameters())
 
 
 @pytest.mark.parametrize("kind", ["bezier", "polygon"])
@@ -78,8 +72,7 @@ def test_shares_are_those_of_the_textbook(kind, bends):
 @pytest.mark.parametrize(("kind", "bends", "t"), [("bezier", 1, 0.3), ("bezier", 3, 0.7), ("polygon", 2, 0.45)])
 def test_gradient_of_the_bends_is_that_of_finite_differences(kind, bends, t):
     a, b = (build(seed).double() for seed in (0, 1))
-    data = (INPUTS.double(), TARGETS)
-    evaluator = open_evaluator(copy.deepcopy(a), data=data)
+    evaluator = open_evaluator(copy.deepcopy(a), data=(INPUTS.double(), TARGETS))
     task = make_task(evaluator, a, b, shape=CurveShape(kind, bends))
     samples = CurveSamples(evaluator._main.samples, False, task.settings)
     batch = samples.batch(0)[0]
@@ -88,8 +81,9 @@ def test_gradient_of_the_bends_is_that_of_finite_differences(kind, bends, t):
     network, shares = copy.deepcopy(a), task.settings.shape.weights(t)[0]
 
     def loss(control):
-        put(network, shares[0] * flat(a) + shares[-1] * flat(b) + shares[1:-1] @ control)
+        point = shares[0] * flat(a) + shares[-1] * flat(b) + shares[1:-1] @ control
         with torch.no_grad():
+            nn.utils.vector_to_parameters(torch.from_numpy(point), network.parameters())
             return float(nn.functional.cross_entropy(network(batch.inputs), batch.targets))
 
     with contextlib.closing(TorchCurveFitter(evaluator._differentiated(), samples, task)) as fitter:
@@ -151,8 +145,7 @@ def test_batchnorm_computes_with_the_batch_and_keeps_its_statistics():
     samples = CurveSamples(evaluator._main.samples, False, task.settings)
     batch = samples.batch(0)[0]
     with contextlib.closing(TorchCurveFitter(evaluator._differentiated(), samples, task)) as fitter:
-        bends = fitter.fit(None, 0.0).bends
-        value, _ = fitter.gradient(bends, 0.0, batch)
+        value, _ = fitter.gradient(fitter.fit(None, 0.0).bends, 0.0, batch)
     trained = copy.deepcopy(a).train()
     assert value == pytest.approx(nn.functional.cross_entropy(trained(batch.inputs), batch.targets).item(), rel=1e-5)
     assert not any(layer.training for layer in network.modules())
@@ -194,8 +187,7 @@ def test_own_batches_are_kept_where_a_loss_belongs_to_them():
 def test_low_precision_is_fitted_in_float32():
     a, b, network = (build(seed).bfloat16() for seed in (0, 1, 2))
     evaluator = open_evaluator(network, data=(INPUTS.bfloat16(), TARGETS))
-    task = make_task(evaluator, a, b, steps=3)
-    found = evaluator.fit_curve(task, None, LONG)
+    found = evaluator.fit_curve(make_task(evaluator, a, b, steps=3), None, LONG)
     assert found.bends.dtype == np.float32
     assert (found.losses < 10).all()
     evaluator.close()

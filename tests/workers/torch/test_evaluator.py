@@ -195,8 +195,6 @@ def test_odd_buffers_are_kept_and_come_back():
 
 
 class PenalizedLoss(nn.Module):
-    """A criterion that looks at the network."""
-
     def __init__(self, network):
         super().__init__()
         self.reduction = "mean"
@@ -297,12 +295,9 @@ def test_measure_state_leaves_the_plane_in_place():
         other.features[1].running_mean.add_(1.0)
     own = evaluator.measure_state(*state_of(other))
     on_plane = evaluator.measure_state(state_of(other)[0], None)
-    with_plane_buffers = copy.deepcopy(other)
-    with_plane_buffers.load_state_dict(
-        {**other.state_dict(), **{key: torch.from_numpy(array) for key, array in plane[2].items()}}
-    )
+    with_plane_buffers = at_point(other, (state_of(other)[0], [], plane[2]), ())
     np.testing.assert_allclose(own["loss"], direct_loss(loss, other.eval(), dataset), rtol=1e-5)
-    np.testing.assert_allclose(on_plane["loss"], direct_loss(loss, with_plane_buffers.eval(), dataset), rtol=1e-5)
+    np.testing.assert_allclose(on_plane["loss"], direct_loss(loss, with_plane_buffers, dataset), rtol=1e-5)
     assert abs(own["loss"] - on_plane["loss"]) > 1e-3
     after = evaluator.measure(POINTS)
     for name in before:
@@ -398,7 +393,6 @@ def tensor_bytes():
 @pytest.mark.slow
 @pytest.mark.parametrize(("frozen", "share"), [(False, 1.0), (True, 0.5)], ids=["all trainable", "half is frozen"])
 def test_a_plane_is_held_once(frozen, share):
-    """What an evaluator holds of a plane: each vector once, and never two planes."""
     # 90,000 elements: moved where they are; biases are moved side by side.
     network = nn.Sequential(nn.Linear(300, 300), nn.Tanh(), nn.Linear(300, 300))
     network[0].requires_grad_(not frozen)

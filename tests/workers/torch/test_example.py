@@ -41,8 +41,7 @@ def test_of_pairs(data):
 
 
 def test_of_several_inputs():
-    given = [((X, 2 * X), Y)]
-    left, right = example((nn.CrossEntropyLoss(), Two(), given, {}), 10)
+    left, right = example((nn.CrossEntropyLoss(), Two(), [((X, 2 * X), Y)], {}), 10)
     torch.testing.assert_close((left, right), (X, 2 * X))
 
 

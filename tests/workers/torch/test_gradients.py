@@ -112,13 +112,10 @@ def slope_of(state, inputs, prefix=""):
     return ((1 - torch.tanh(inputs @ first.T + bias).square()) * second) @ first
 
 
-def plane_of(network):
-    return custom_plane(network, [{"weights": np.array([1.0, 0.0])}, {"weights": np.array([0.0, 1.0])}])
-
-
 def measured(callback_fn, **options):
     x, y = np.linspace(-1, 1, 5), np.linspace(-0.5, 1, 4)
-    return evaluate(plane_of(callback_fn()[1]), callback_fn, x=x, y=y, progress=False, **options)
+    directions = [{"weights": np.array([1.0, 0.0])}, {"weights": np.array([0.0, 1.0])}]
+    return evaluate(custom_plane(callback_fn()[1], directions), callback_fn, x=x, y=y, progress=False, **options)
 
 
 @pytest.mark.filterwarnings("ignore:metric 'u'")
@@ -167,19 +164,17 @@ def test_nothing_is_left_behind_and_the_users_gradients_stay():
 
 @pytest.mark.filterwarnings("ignore:the loss needs gradients")
 def test_only_one_batch_is_recorded_at_a_time():
-    alive = []
-    most = 0
+    alive, most = [], []
 
     def step(network, batch):
-        nonlocal most
         loss, u = residual_step(network, batch)
         alive[:] = [item for item in alive if item() is not None]
-        most = max(most, len(alive))
+        most.append(len(alive))
         alive.append(weakref.ref(u))
         return loss, u
 
     built(OwnLoss(step), Wave(), PLACES, 5)
-    assert most == 0, "what gradients need of one batch was there when the next one was computed"
+    assert max(most) == 0, "what gradients need of one batch was there when the next one was computed"
 
 
 @pytest.mark.parametrize("compile", [True, False, "auto"])

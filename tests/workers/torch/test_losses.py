@@ -10,19 +10,7 @@ from measured_planes import measure_plane
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
-from worker_cases import (
-    TinyTransformer,
-    at_point,
-    classes,
-    evaluator_of,
-    features,
-    labelled,
-    mlp,
-    plane_of,
-    seeded,
-    sentence_loader,
-    values_at,
-)
+from worker_cases import at_point, classes, evaluator_of, features, labelled, mlp, plane_of, values_at
 
 from workers.errors import CallbackFunctionError, SamplesError
 
@@ -165,15 +153,6 @@ def test_one_sample_has_no_standard_error():
     values, _ = measured(nn.CrossEntropyLoss(), (features(1), classes(1)))
     assert np.isfinite(values["loss"])
     assert np.isnan(values["loss_stderr"])
-
-
-def test_padding_counts_nothing():
-    first, *others = (
-        measured(nn.CrossEntropyLoss(), sentence_loader(batch_size), network=seeded(TinyTransformer))[0]
-        for batch_size in (1, 4, 23)
-    )
-    for value in others:
-        assert value == pytest.approx(first, rel=1e-5)
 
 
 def test_a_batch_of_padding_only_does_no_harm():
@@ -355,11 +334,3 @@ def test_losses_in_plain_numbers_are_taken():
             (features(), probabilities()),
         )
         np.testing.assert_allclose(values["loss"], own_value(mean_error, probabilities()), rtol=1e-5)
-
-
-def test_low_precision_may_round():
-    network = mlp(dtype=torch.bfloat16)
-    dataset = DataLoader(TensorDataset(features(dtype=torch.bfloat16), classes()), 9)
-    values, description = measured(nn.CrossEntropyLoss(), dataset, 7, network=network)
-    assert not description.partition_dependent
-    assert np.isfinite(values["loss_stderr"])

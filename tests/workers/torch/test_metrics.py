@@ -44,8 +44,7 @@ def outputs_at(points):
 
 def measured(metrics, batch_size=None):
     evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), loader(), metrics, batch_size=batch_size)
-    values = measure_plane(evaluator, plane_of(mlp()), POINTS, far_points=[(1.0, 1.0)])
-    return values, evaluator.description
+    return measure_plane(evaluator, plane_of(mlp()), POINTS, far_points=[(1.0, 1.0)]), evaluator.description
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64, None])

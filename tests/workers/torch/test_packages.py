@@ -201,7 +201,7 @@ def test_inputs_of_another_shape_never_meet_the_code_for_this_one(kept):
 @pytest.mark.slow
 def test_measuring_may_meet_a_shape_that_has_no_package_yet(kept, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(kept[0].parents[1]))
-    monkeypatch.setattr("workers.torch.compiled.compiling._cpu_options", dict)
+    monkeypatch.setattr("workers.torch.compiled.compiling._CPU_OPTIONS", {})
     network, plan = small(), MeasurementPlan(20, 1, compile=True)
     with torch.no_grad():
         found = compile_network(

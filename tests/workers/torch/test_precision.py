@@ -83,8 +83,7 @@ def losses_at(network, inputs, plane, weights=None):
 def measured(loss, network, dataset, metrics=None, batch_size=16):
     plane = plane_of(network)
     evaluator = evaluator_of(loss, network, dataset, metrics, batch_size=batch_size)
-    values = measure_plane(evaluator, plane, POINTS)
-    return values, evaluator.description, plane
+    return measure_plane(evaluator, plane, POINTS), evaluator.description, plane
 
 
 def batch_mean(outputs, targets):
@@ -119,8 +118,7 @@ def test_autocast_inside_the_network_too(options):
     # Its cache of weights must not outlive a point, or all points would have the weights of the first.
     network, inputs = Autocast(**options), features()
     values, _, plane = measured(nn.CrossEntropyLoss(), network, TensorDataset(inputs, LABELS))
-    expected = losses_at(network, inputs, plane)
-    np.testing.assert_allclose(values["loss"], expected, rtol=1e-6)
+    np.testing.assert_allclose(values["loss"], losses_at(network, inputs, plane), rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
@@ -130,8 +128,7 @@ def test_class_weights_and_targets_of_low_precision_are_taken(dtype):
     weights = torch.linspace(0.5, 2, probe.shape[1]).to(dtype)
     for loss in (nn.CrossEntropyLoss(weight=weights), functools.partial(functional.cross_entropy, weight=weights)):
         values, description, plane = measured(loss, mlp(dtype=dtype), TensorDataset(inputs, LABELS))
-        expected = losses_at(network, inputs, plane, weights)
-        np.testing.assert_allclose(values["loss"], expected, rtol=1e-6)
+        np.testing.assert_allclose(values["loss"], losses_at(network, inputs, plane, weights), rtol=1e-6)
         assert not description.notes
         if isinstance(loss, nn.Module):
             assert loss.weight.dtype == dtype  # the user's own stays
@@ -153,8 +150,7 @@ def test_a_network_with_its_own_loss_computes_it_in_float32(dtype):
         return functional.cross_entropy(outputs["logits"], batch["labels"])
 
     values, description, plane = measured(None, network, samples_by_name(dtype), {"again": error})
-    head = nn.Sequential(OrderedDict(inner=mlp(dtype=dtype)))
-    expected = losses_at(head, features(dtype=dtype), plane)
+    expected = losses_at(nn.Sequential(OrderedDict(inner=mlp(dtype=dtype))), features(dtype=dtype), plane)
     np.testing.assert_allclose(values["loss"], expected, rtol=1e-6)
     np.testing.assert_allclose(values["again"], expected, rtol=1e-6)
     assert set(seen) == {torch.float32}
@@ -173,8 +169,7 @@ def test_such_a_network_is_not_compiled(compile):
 
 def test_a_loss_of_ones_own_that_stays_rounded_gets_a_note():
     def step(network, batch):
-        logits = network.inner(batch["inputs"])
-        return (logits + 1).square().mean()  # no loss function of PyTorch
+        return (network.inner(batch["inputs"]) + 1).square().mean()  # no loss function of PyTorch
 
     with pytest.warns(UserWarning, match=r"the loss comes out in bfloat16, which keeps about two digits"):
         _, description, _ = measured(OwnLoss(step), Classifier(torch.bfloat16), samples_by_name(torch.bfloat16))

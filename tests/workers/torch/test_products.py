@@ -104,8 +104,7 @@ def test_the_perceptrons_spectrum_is_that_of_its_whole_hessian(batch_size):
     with evaluator.products(ProductSettings()) as shares:
         result = find_eigenpairs(Products(shares), 3, 1, tolerance=1e-6)
     np.testing.assert_allclose(result.values, [*values[:-4:-1], values[0]], rtol=1e-8)
-    expected = vectors[:, [-1, -2, -3, 0]].T
-    assert (1 - np.abs((result.vectors * expected).sum(1)) < 1e-10).all()
+    assert (1 - np.abs((result.vectors * vectors[:, [-1, -2, -3, 0]].T).sum(1)) < 1e-10).all()
 
 
 @pytest.mark.parametrize("matrix", ["hessian", "ggn"])
@@ -261,8 +260,7 @@ def test_the_network_and_the_loaded_plane_are_left_as_they_were(name):
     network.train()
     before = found(network)
     evaluator = evaluator_of(loss, network, dataset)
-    plane = plane_of(network)
-    evaluator.load(*plane)
+    evaluator.load(*plane_of(network))
     loss_before = evaluator.measure(np.array([[0.3, 0.1]]))["loss"]
     parameters, buffers = state_of(network)
     moved = {key: (value * 1.5).astype(value.dtype) for key, value in parameters.items()}

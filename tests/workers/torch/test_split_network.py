@@ -140,15 +140,13 @@ def test_smaller_batches_after_a_shortage_are_neither_compiled_nor_kept(not_comp
 def test_tuning_leaves_the_first_layer_out_of_what_is_compiled(not_compiled):
     network = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(70, 70), nn.Tanh(), nn.Linear(70, 4)))
     setup = MeasurementSetup(workload=Workload(True, 400.0))
-    evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, data(), {}, setup)
-    plan = evaluator.description.plan
+    plan = TorchEvaluator(nn.CrossEntropyLoss(), network, data(), {}, setup).description.plan
     assert (plan.compile, plan.compiler, plan.first_layer) == (True, "AOTInductor", True)
 
 
 def test_the_layers_are_told_apart_and_what_it_cannot_take_is_an_error(not_compiled, tmp_path):
     network = seeded(lambda: nn.Sequential(nn.Linear(70, 70), nn.Linear(70, 70)))
-    codes = {_code(_Rest(network, layer)) for layer in network} | {code_of_network(network)}
-    assert len(codes) == 3
+    assert len({_code(_Rest(network, layer)) for layer in network} | {code_of_network(network)}) == 3
     inputs = features(COUNT, 70)
     first = FirstLayer.of(FirstCall(network[0], inputs, 1.0), network, NetworkInPlace(network))
     split = SplitNetwork(network, first, folder=PackageFolder(tmp_path), threads=1, options={})

@@ -77,15 +77,12 @@ def contrastive(outputs, targets):
     return functional.cross_entropy(similar / 0.2, torch.arange(len(outputs)))
 
 
-def ranked():
-    """A metric that needs all samples at once keeps a state for each point."""
-    return {"accuracy": accuracy, "auroc": MulticlassAUROC(CLASSES, thresholds=None)}
-
-
 def evaluator(loss, dataset=None, memory=MEMORY, metrics=None, plan=None, **options):
     setup = MeasurementSetup(MeasurementOptions(**options), 1, "cpu", plan, memory=memory)
     dataset = DataLoader(Rows(), batch_size=50) if dataset is None else dataset
-    made = TorchEvaluator(loss, network(), dataset, ranked() if metrics is None else metrics, setup)
+    if metrics is None:  # one that needs all samples at once keeps a state for each point
+        metrics = {"accuracy": accuracy, "auroc": MulticlassAUROC(CLASSES, thresholds=None)}
+    made = TorchEvaluator(loss, network(), dataset, metrics, setup)
     made.load(*plane_of(network()), far_points=[[1.0, 1.0], [-1.0, 1.0]])
     return made
 

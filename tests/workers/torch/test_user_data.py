@@ -1,6 +1,7 @@
 """What users have as data: NumPy pairs, dictionaries, several inputs, lists of samples, lists of images, graphs."""
 
 import contextlib
+import pickle
 import warnings
 from types import SimpleNamespace
 
@@ -13,11 +14,10 @@ from torch.utils.data import DataLoader, StackDataset, TensorDataset, default_co
 from worker_cases import at_point, evaluator_of, plane_of, values_at
 
 from collectors.networks.batches import map_leaves
-from landscape import evaluate, random_plane
 from workers import OwnLoss
 from workers.errors import CallbackFunctionError, SamplesError
-
-pytestmark = pytest.mark.filterwarnings("ignore:the two random directions")
+from workers.evaluator import MeasurementSetup, SampleMemory
+from workers.torch.evaluator import TorchEvaluator
 
 GENERATOR = torch.Generator().manual_seed(0)
 IMAGES = torch.randn(50, 1, 4, 4, generator=GENERATOR)
@@ -139,13 +139,10 @@ def test_the_error_for_a_dictionary_shows_its_own_keys():
     samples = StackDataset(image=IMAGES, label=CLASSES)
     with pytest.raises(SamplesError, match="gave a dict of 'image', 'label'") as error:
         value_of(nn.CrossEntropyLoss(), network(), DataLoader(samples, batch_size=10))
-    lines = [line.strip() for line in str(error.value).splitlines()]
-    assert "outputs = network(batch['image'])" in lines
-    code = "\n".join(
-        line[4:] for line in str(error.value).splitlines() if line.startswith("    ") and "..." not in line
-    )
+    code = [line[4:] for line in str(error.value).splitlines() if line.startswith("    ") and "..." not in line]
+    assert "    outputs = network(batch['image'])" in code
     names = {"loss": functional.cross_entropy}
-    exec(code, names)  # what it shows runs
+    exec("\n".join(code), names)  # what it shows runs
     found, _ = value_of(OwnLoss(names["step"]), network(), DataLoader(samples, batch_size=10))
     assert found["loss"] == pytest.approx(loss_at_the_point((IMAGES, CLASSES))["loss"], rel=1e-6)
 
@@ -316,8 +313,7 @@ def test_a_network_may_write_into_its_graph():
             graph.x = self.first(graph.x, graph.edge_index).relu()
             return self.pool(self.second(graph.x, graph.edge_index), graph.batch)
 
-    samples = graphs()
-    loader = loader_of(samples)
+    loader = loader_of(graphs())
     plain, _ = value_of(OwnLoss(graph_step), net := GraphNetwork(), loader)
     writes = Writes()
     writes.load_state_dict(net.state_dict())
@@ -393,18 +389,15 @@ def test_graphs_with_a_loss_of_pairs_are_told_of_own_loss():
         value_of(nn.CrossEntropyLoss(), GraphNetwork(), loader)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:loss is measured in lists or graphs")
-def test_graphs_on_two_workers():
-    loader = loader_of(graphs())
-
-    def callback_fn():
-        return OwnLoss(graph_step), GraphNetwork(), loader, {}
-
-    plane = random_plane(GraphNetwork(), seed=1)
-    alone = evaluate(plane, callback_fn, size=3, device_ids=[0], progress=False)
-    two = evaluate(plane, callback_fn, size=3, device_ids=[0, 1], progress=False)
-    np.testing.assert_allclose(alone.loss, two.loss, rtol=1e-6)
+def test_graphs_on_a_second_worker_are_those_of_the_first():
+    loader, values, memory = loader_of(graphs()), [], SampleMemory(shared=True)
+    for _ in range(2):
+        loader, setup = pickle.loads(pickle.dumps(loader)), MeasurementSetup(memory=memory)
+        evaluator = TorchEvaluator(OwnLoss(graph_step), net := GraphNetwork(), loader, {}, setup)
+        memory = SampleMemory((evaluator.description.held,), shared=True)
+        values.append(values_at(evaluator, net, POINT)[0])
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 
 class Bags(nn.Module):
@@ -444,11 +437,6 @@ def time_step(network, batch):
     return bag_step(network, (batch[0][0], batch[1]))
 
 
-def mean_in_float64(net, step, samples, collate):
-    there = moved(net).double()
-    return np.mean([step(there, map_leaves(as_float64, collate([sample])))[0].item() for sample in samples])
-
-
 def as_float64(tensor):
     return tensor.double() if tensor.is_floating_point() else tensor
 
@@ -467,7 +455,9 @@ def test_batches_without_a_loader_must_say_how_many_samples_they_hold(kind):
         value_of(OwnLoss(step), net, batches)
     found, description = value_of(OwnLoss(step, samples=lambda batch: len(batch[-1])), net, batches)
     assert description.num_samples == len(samples)
-    assert found["loss"] == pytest.approx(mean_in_float64(net, step, samples, collate), rel=1e-6)
+    there = moved(net).double()
+    losses = [step(there, map_leaves(as_float64, collate([sample])))[0].item() for sample in samples]
+    assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 2.5, None])

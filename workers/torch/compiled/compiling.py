@@ -22,6 +22,10 @@ _LOGITS = 10.0
 _MOST_NOISE = 1e6
 # The first run of a CUDA graph warms up, the second is recorded, the third is a replay.
 _RUNS_TO_A_REPLAY = 3
+# Left alone, the compiler computes an activation that comes before a pooling layer inside the pooling loop, which steps
+# over its input and so runs without vector instructions; and its vectorized tanh is several times as slow as one made
+# of a sigmoid.
+_CPU_OPTIONS = {"realize_acc_reads_threshold": 0, "cpp.use_decompose_tanh": True}
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,11 @@ def compile_network(
 
     With ``builds=False`` only a package that is there is used.
     """
-    not_packaged, options = "", _cpu_options() if device.type == "cpu" else {}
+    not_packaged, options = "", _CPU_OPTIONS if device.type == "cpu" else {}
 
     def difference(compiled: Callable[..., object]) -> str:
         """Returns how the compiled network's values differ from the eager one's, or ""."""
-        runs = _RUNS_TO_A_REPLAY if device.type == "cuda" else 1
-        *_, found = (measure(compiled) for _ in range(runs))
+        *_, found = (measure(compiled) for _ in range(_RUNS_TO_A_REPLAY if device.type == "cuda" else 1))
         expected, close = measure(network), closeness_elsewhere(plan.precision)
         # Compiled code rounds logits otherwise, which shows in a tiny loss; but nothing that is worth a per cent of it.
         logits = {name: min(_LOGITS, _MOST_NOISE * abs(value)) for name, value in expected.items()}
@@ -106,10 +109,3 @@ def _compile(network: nn.Module, device: torch.device, options: dict[str, Any]) 
     # A CUDA graph writes each batch's outputs where those of the batch before are, and a metric may keep them.
     compiled.register_forward_hook(lambda _network, _inputs, outputs: tree_map_only(torch.Tensor, torch.clone, outputs))
     return compiled
-
-
-def _cpu_options() -> dict[str, Any]:
-    """Returns what makes PyTorch's CPU code fast where an activation comes before a pooling layer."""
-    # Left alone, the compiler computes the activation inside the pooling loop, which steps over its input and so runs
-    # without vector instructions; and its vectorized tanh is several times as slow as one made of a sigmoid.
-    return {"realize_acc_reads_threshold": 0, "cpp.use_decompose_tanh": True}

@@ -54,7 +54,7 @@ class TorchCurveFitter(MovedNetwork, CurveFitter):
     def _on_host(self, array: torch.Tensor) -> NDArray[Any]:
         return array.cpu().numpy()
 
-    def _place(self, point: torch.Tensor, share: float) -> None:
+    def _slope(self, point: torch.Tensor, share: float, batch: Batch, number: int) -> tuple[float, torch.Tensor]:
         with torch.no_grad():
             for target, part in zip(self._weights.own, torch.split(point, self.layout.sizes), strict=True):
                 target.copy_(part.view(target.shape))
@@ -63,9 +63,6 @@ class TorchCurveFitter(MovedNetwork, CurveFitter):
                 for name, values in {**self._between.networks[0], **self._between.at([share])}.items():
                     target = self._tensors[name]
                     collapsed(target).copy_(collapsed(to_tensor(values), target))
-
-    def _slope(self, point: torch.Tensor, share: float, batch: Batch, number: int) -> tuple[float, torch.Tensor]:
-        self._place(point, share)
         self._network.start_batch(number)
         batch = self._fitting(batch)
         outputs = call_network(self._network.forward, batch.inputs)
@@ -74,17 +71,12 @@ class TorchCurveFitter(MovedNetwork, CurveFitter):
             loss = loss / weight
         if not loss.requires_grad or (weight is not None and float(weight) == 0):
             return 0.0, torch.zeros_like(point)  # padding alone teaches nothing
-        slope = self._weights.flat(self._weights.gradient(loss)).to(point.dtype)
-        return float(loss.detach()), slope
+        return float(loss.detach()), self._weights.flat(self._weights.gradient(loss)).to(point.dtype)
 
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
         network = self._network
-        with (
-            network.settings(),
-            twice_differentiable(network.module, network.devices),
-            _batch_statistics(self._norms),
-        ):
+        with network.settings(), twice_differentiable(network.module, network.devices), _batch_statistics(self._norms):
             try:
                 yield
             except RuntimeError as error:

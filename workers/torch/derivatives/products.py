@@ -64,16 +64,9 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         self._forget()
         super().move(parameters, buffers)
 
-    def loss(self, share: int) -> tuple[float, float | None]:
-        def add() -> tuple[float, float | None]:
-            value, weights = 0.0, []
-            for number in self._samples.shares[share]:
-                numerator, weight = self._total_of(number)
-                value += float(numerator.detach()) if self._counts(weight) else 0.0
-                weights += [] if weight is None else [float(weight)]
-            return value, sum(weights) if weights else None
-
-        return self._within_memory(add)
+    def _loss_of(self, number: int) -> tuple[float, float | None]:
+        numerator, weight = self._total_of(number)
+        return float(numerator.detach()) if self._counts(weight) else 0.0, None if weight is None else float(weight)
 
     def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
         def add() -> Float64[np.ndarray, " weights"]:
