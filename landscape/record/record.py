@@ -16,9 +16,10 @@ from collectors.shapes import UInt8
 from . import hdf5
 from .attributes import check_attributes
 from .checks import PointStatus, check_array, check_status
-from .driver import FileFormat, Stored
+from .driver import Stored
 from .hdf5 import FileKind
 from .whole_file import GivenPath, path_of, read_whole
+from .writer import FileFormat
 
 # A row may have cost minutes.
 _FLUSH_SECONDS = 0.5

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -27,7 +28,6 @@ D = TypeVar("D")
 D_contra = TypeVar("D_contra", contravariant=True)
 T = TypeVar("T")
 
-FLUSH_SECONDS = 5.0
 # Endings of what other commands write, and of what nobody wants replaced by a measurement.
 _WRITTEN = {
     "plot": (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".gif", ".mp4", ".html"),
@@ -50,24 +50,26 @@ class Unfinished(Protocol[D_contra]):
         """Removes what lies beside the file, which is whole."""
 
 
+@dataclass(frozen=True)
+class FileFormat(Generic[D]):
+    kind: FileKind
+    read: Callable[[AnyPath], D]  # reads a file whole
+    encode: Callable[[D], Image]  # returns the bytes of a file
+    flush_seconds: float = 5.0  # how much of the measuring a kill may cost
+    # Raises a LandscapeWriteError where a file of another kind would be replaced.
+    check: Callable[[AnyPath, FileKind], None] = check_replaceable
+    unfinished: Callable[[Path], Unfinished[D]] | None = None  # what is written meanwhile, where that is less
+
+
 class FileWriter(Generic[D]):
     """Writes a file whole when entered, left, and every ``flush_seconds`` of ``update`` calls; none without a path."""
 
-    def __init__(
-        self,
-        path: AnyPath | None,
-        data: D,
-        encode: Callable[[D], Image],
-        kind: FileKind,
-        flush_seconds: float = FLUSH_SECONDS,
-        unfinished: Callable[[Path], Unfinished[D]] | None = None,
-    ) -> None:
-        self._place = RemoteStore(path, kind) if isinstance(path, RemotePath) else path
-        self._path = path
-        self._unfinished = unfinished(path) if unfinished is not None and isinstance(path, Path) else None
-        self._data, self._encode, self._kind = data, encode, kind
+    def __init__(self, path: AnyPath | None, data: D, format: FileFormat[D]) -> None:
+        self._place = RemoteStore(path, format.kind) if isinstance(path, RemotePath) else path
+        self._path, self._data, self._format = path, data, format
+        self._unfinished = format.unfinished(path) if format.unfinished is not None and isinstance(path, Path) else None
         self._lock = threading.Lock()
-        self._flushes = WritingThread("landscape-writer", save=self._write, interval=flush_seconds)
+        self._flushes = WritingThread("landscape-writer", save=self._write, interval=format.flush_seconds)
 
     def update(self, change: Callable[[], T]) -> T:
         """Changes the data while no write is under way, and returns what ``change`` does."""
@@ -100,16 +102,16 @@ class FileWriter(Generic[D]):
         unfinished = self._unfinished
         with self._lock:
             part = None if last or unfinished is None else unfinished.image(self._data)
-            image = self._encode(self._data) if part is None else part
+            image = self._format.encode(self._data) if part is None else part
         # The measurement must not wait for a slow disk or server.
         if isinstance(self._place, RemoteStore):
             write = self._place.write_last if last else self._place.write
             write(b"".join(parts_of(image)))
             return
         if unfinished is not None and part is not None:
-            with explained(self._place, self._kind):
+            with explained(self._place, self._format.kind):
                 unfinished.write()
-        write_image(self._place, image, self._kind)
+        write_image(self._place, image, self._format.kind)
         if unfinished is not None and part is None:
             unfinished.remove()
 

@@ -1,13 +1,16 @@
-"""Nested grids, coarse to fine, on which adaptive sampling measures and interpolates."""
+"""Nested grids, coarse to fine: adaptive sampling measures and interpolates on them, pictures show their cells."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from collectors.shapes import Bool, Int64
+from collectors.shapes import Bool, Float64, Int64, UInt8
+
+from ..record.checks import PointStatus
 
 # A first grid of 13 x 13 shows the shape of every trained network's surface that was tried, and leaves most of the
 # points to where they are needed. Of a smooth surface the next coarser grid suffices; so many others test that.
@@ -15,6 +18,8 @@ SMOOTHNESS_TESTS = 24
 _FIRST_INTERVALS = 12
 _FIRST_INTERVALS_OF_A_LINE = 32
 _COARSER_LEVELS = 2
+# From the middle of a square cell to its corner, with room for rounding.
+_CORNER = math.sqrt(0.5) + 1e-9
 
 
 @dataclass(frozen=True)
@@ -113,3 +118,36 @@ def _step(coarse: tuple[Int64[np.ndarray, " _"], ...], fine: tuple[Int64[np.ndar
         tuple(np.searchsorted(few, many) for few, many in pairs),
         tuple(np.searchsorted(many, few) for few, many in pairs),
     )
+
+
+def covering_points(status: UInt8[np.ndarray, "*grid"]) -> Int64[np.ndarray, "*grid"]:
+    """Returns, for each pending point, the flat index of the measured point whose coarse cell covers it; else -1."""
+    # That is the nearest point that is measured or failed. Distances count coarse cells: those of the coarsest grid,
+    # which is measured first. What is further away than the corner of such a cell from its middle is not covered; nor
+    # is what lies nearest to a failed point. Once a grid of the coarse-to-fine order is whole, every point of it covers
+    # exactly the cell around it, and the cells shrink from grid to grid.
+    status = np.asarray(status)
+    pending = status == PointStatus.PENDING
+    settled = (status == PointStatus.MEASURED) | (status == PointStatus.FAILED)
+    if not pending.any() or not settled.any():
+        return np.full(status.shape, -1, np.int64)
+    from scipy.ndimage import distance_transform_edt
+
+    levels = GridLevels.of(status.shape)
+    cell = [float(np.diff(nodes).max(initial=1)) for nodes in levels.grids[0]]
+    distance, nearest = distance_transform_edt(
+        ~settled.reshape(levels.shape), sampling=[1 / length for length in cell], return_indices=True
+    )
+    near = distance <= _CORNER
+    flat = np.ravel_multi_index(tuple(nearest), levels.shape).reshape(status.shape)
+    covered = pending & near.reshape(status.shape) & (status.reshape(-1)[flat] == PointStatus.MEASURED)
+    return np.where(covered, flat, -1).astype(np.int64)
+
+
+def coarse_values(
+    values: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]
+) -> Float64[np.ndarray, "*grid"]:
+    """Returns at each pending point the finite value of the point whose coarse cell covers it, and NaN elsewhere."""
+    points = covering_points(status)
+    shown = np.where(points >= 0, np.asarray(values, np.float64).reshape(-1)[points], np.nan)
+    return np.where(np.isfinite(shown), shown, np.nan)

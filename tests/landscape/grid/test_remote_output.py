@@ -1,5 +1,6 @@
 """Landscape files behind URLs: the same bytes as on the disk, continued, and never lost while a server is away."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -53,7 +54,9 @@ def memory():
 @pytest.fixture
 def short_pauses(monkeypatch):
     monkeypatch.setattr(remote_store, "LAST_PAUSES_SECONDS", (0.0, 0.0))
-    monkeypatch.setattr(driver, "FileWriter", lambda *how, **more: PromptWriter(*how[:-1], 0.0, **more))
+    monkeypatch.setattr(
+        driver, "FileWriter", lambda path, data, format: PromptWriter(path, data, replace(format, flush_seconds=0))
+    )
 
 
 class PromptWriter(remote_store.FileWriter):

@@ -3,6 +3,7 @@
 import itertools
 import pickle
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,7 +51,9 @@ def killed(tmp_path, monkeypatch):
             return found
 
     # Its thread would write at the same moment.
-    monkeypatch.setattr(driver, "FileWriter", lambda *how, **more: Prompt(*how[:-1], 3600.0, **more))
+    monkeypatch.setattr(
+        driver, "FileWriter", lambda path, data, format: Prompt(path, data, replace(format, flush_seconds=3600))
+    )
     measure(whole)
     monkeypatch.undo()
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")

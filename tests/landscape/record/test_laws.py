@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import resource
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -184,11 +185,20 @@ def clock(monkeypatch):
     monkeypatch.setattr(Run, "spent", property(lambda _run: float(next(looks))))
 
 
+@pytest.fixture(scope="module")
+def measured():
+    """The folders in which each experiment was measured that nothing disturbed."""
+    return {}
+
+
 @pytest.fixture
-def whole(request, tmp_path):
-    """The file of an experiment that nothing disturbed."""
+def whole(request, measured, tmp_path_factory, tmp_path):
+    """The file of an experiment that nothing disturbed, in a folder of this test, with what lies beside it."""
     case = request.getfixturevalue("case")
-    case(tmp_path / "whole")
+    if case not in measured:
+        measured[case] = tmp_path_factory.mktemp("measured")
+        case(measured[case] / "whole")
+    shutil.copytree(measured[case], tmp_path, dirs_exist_ok=True)
     return case.bytes(tmp_path / "whole")
 
 
