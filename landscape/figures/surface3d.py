@@ -21,7 +21,7 @@ from ..drawing.sheet import Kind, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
 from ..drawing.times import marked, pieces, strong_color
 from ..grid.data import LandscapeData
-from ..sampling.grid_levels import covering_points
+from ..sampling.grids import covering_points
 from ..scales.frame import span
 from ..scales.landscape_scale import missing_kinds
 

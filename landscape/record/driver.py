@@ -27,10 +27,9 @@ from ..errors import LandscapeNotFoundError
 from .checks import PointStatus
 from .hdf5 import KINDS
 from .identity import REMEDY, check_identity
-from .lock import clean_temporaries, lock_landscape
 from .run import MeasurementReport, Run, duration_text
 from .workers import Workers, continued_plan
-from .writer import FileFormat, FileWriter
+from .writer import FileFormat, FileWriter, clean_temporaries, lock_landscape
 
 
 class Measured(Protocol):

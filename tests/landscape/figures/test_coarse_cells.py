@@ -14,7 +14,7 @@ from landscape import Landscape, figures
 from landscape.drawing.missing import blocks
 from landscape.exchange import export_landscape
 from landscape.record.checks import PointStatus
-from landscape.sampling.grid_levels import coarse_values, covering_points
+from landscape.sampling.grids import coarse_values, covering_points
 
 LABEL = "coarse: value of the nearest measured point"
 

@@ -1,4 +1,4 @@
-"""keep_samples: each sample's loss at every measured point, in the file, continued, on other grids, and refused."""
+"""keep_samples: each sample's loss at every measured point, in the file, on other grids, and refused."""
 
 import math
 
@@ -10,10 +10,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from two_sets import OPTIONS, both, network, plane
 
 from landscape import Landscape, evaluate, line_between, random_plane
-from landscape.errors import LandscapeError, LandscapeIdentityError
+from landscape.errors import LandscapeError
 from landscape.facts import summary_text
 from landscape.functions import refine, widen
-from landscape.grid.landscape_file import read_landscape
 from landscape.record.checks import PointStatus
 from workers import OwnLoss
 from workers.errors import CallbackFunctionError, SampleMemoryError
@@ -60,6 +59,8 @@ def test_the_file_holds_the_loss_of_each_sample_of_each_data_set(found):
     loaded, plain = Landscape.load(found.path), measure(keep_samples=False)
     for name in plain.metrics:
         np.testing.assert_array_equal(loaded[name], plain[name], err_msg="nothing else changes")
+    identities = [item.attributes["identity"] for item in (loaded, plain)]
+    assert identities[0] == {**identities[1], "keep_samples": True}, "with and without are two experiments"
     _, _, sets, _ = both()
     for name, suffix in (("train", ""), ("test", "@test")):
         inputs, targets = sets[name].dataset.tensors
@@ -120,33 +121,6 @@ def test_a_line_and_one_data_set_without_a_name(tmp_path):
     assert samples.name == "main"
     assert samples.losses().shape == (5, 100)
     assert samples.difference(4, 0)[0] == pytest.approx(Landscape.load(path).loss[[4, 0]] @ [1, -1], rel=1e-5)
-
-
-@pytest.mark.slow
-def test_an_unfinished_survey_goes_on_with_the_same_bytes(found, tmp_path):
-    path = tmp_path / "kept.h5"
-    with pytest.warns(UserWarning, match="the budget of .* ended the landscape"):
-        measure(output=path, budget=1e-6)
-    half = read_landscape(path)
-    measured = half.status == PointStatus.MEASURED
-    assert not measured.all()
-    np.testing.assert_array_equal(half.kept_samples["test"].measured, measured)
-    np.testing.assert_array_equal(np.isfinite(half.kept_samples["test"].losses()).all(-1), measured)
-    whole = measure(output=path)
-    for name, values in found.metrics.items():
-        np.testing.assert_array_equal(whole[name], values)
-    for name in ("train", "test"):
-        np.testing.assert_array_equal(whole.samples(name).losses(), found.samples(name).losses())
-        np.testing.assert_array_equal(Landscape.load(path).samples(name).losses(), found.samples(name).losses())
-    assert measure(output=path).report.measured <= 1
-
-
-@pytest.mark.slow
-def test_with_and_without_are_two_experiments(tmp_path):
-    path = tmp_path / "kept.h5"
-    measure(output=path, keep_samples=False)
-    with pytest.raises(LandscapeIdentityError, match=r"keep_samples: the file has absent, this run true"):
-        measure(output=path)
 
 
 @pytest.mark.slow
@@ -232,14 +206,18 @@ def test_what_is_refused_says_what_to_do(asked, loss, error, match):
 
 
 @pytest.mark.slow
-def test_ray_workers_keep_the_same(found):
-    together = measure(device_ids=[0, 1])
-    assert together.attributes["datasets"] == found.attributes["datasets"]
-    for name, values in found.metrics.items():
+def test_ray_workers_measure_and_keep_the_same():
+    """Also where buffers are interpolated between the networks."""
+    ends = network(3), network(4)
+    ends[1][1].running_mean += 0.3
+    alone, together = (measure(on=line_between(*ends), size=5, device_ids=devices) for devices in ([0], [0, 1]))
+    assert together.attributes["buffers"] == "interpolate"
+    assert together.attributes["datasets"] == alone.attributes["datasets"]
+    for name, values in alone.metrics.items():
         np.testing.assert_array_equal(together[name], values)
     for name in ("train", "test"):
-        np.testing.assert_array_equal(together.samples(name).losses(), found.samples(name).losses())
-        np.testing.assert_array_equal(together.samples(name).targets, found.samples(name).targets)
+        np.testing.assert_array_equal(together.samples(name).losses(), alone.samples(name).losses())
+        np.testing.assert_array_equal(together.samples(name).targets, alone.samples(name).targets)
 
 
 def test_targets_that_are_no_classes():

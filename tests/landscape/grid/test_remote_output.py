@@ -23,11 +23,11 @@ from landscape.errors import (
 )
 from landscape.grid.landscape_file import landscape_bytes, read_landscape
 from landscape.planes import custom_plane
-from landscape.record import driver, lock
+from landscape.record import driver
 from landscape.record import writer as remote_store
 from landscape.record.checks import PointStatus
-from landscape.record.lock import lock_landscape
 from landscape.record.whole_file import path_of
+from landscape.record.writer import lock_landscape
 from workers import MeasurementPlan
 
 URL = "memory://bucket/out/landscape.h5"
@@ -41,7 +41,7 @@ def locks(monkeypatch, tmp_path):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     folder = tmp_path / "locks"
     folder.mkdir()
-    monkeypatch.setattr(lock, "private_lock_folder", lambda: folder)
+    monkeypatch.setattr(remote_store, "private_lock_folder", lambda: folder)
     return folder
 
 

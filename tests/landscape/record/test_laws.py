@@ -33,9 +33,8 @@ from landscape.paths import fitting
 from landscape.paths.fitting import CURVE_FILE
 from landscape.record import driver
 from landscape.record.hdf5 import COMPARISON, CURVATURE, KINDS, LANDSCAPE, FileKind
-from landscape.record.lock import lock_landscape
 from landscape.record.run import Run
-from landscape.record.writer import FileWriter
+from landscape.record.writer import FileWriter, lock_landscape
 from workers.pools.in_process import InProcessPool
 
 pytestmark = [

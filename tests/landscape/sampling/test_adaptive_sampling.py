@@ -14,7 +14,7 @@ from scipy.interpolate import RectBivariateSpline
 from landscape.record.checks import PointStatus
 from landscape.sampling import adaptive_sampling
 from landscape.sampling.adaptive_sampling import AdaptiveSampling, predicted_loss
-from landscape.sampling.grid_levels import GridLevels
+from landscape.sampling.grids import GridLevels
 from landscape.sampling.refinement import linear, predict
 from landscape.sampling.tolerance import largest_gap, largest_share
 
@@ -360,7 +360,7 @@ class TestReport:
         assert moved.report.estimated_error == plain.report.estimated_error
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("size", [pytest.param(65, marks=pytest.mark.slow), 129])
+    @pytest.mark.parametrize("size", [65, 129])
     def test_held_out_points_make_errors_smaller(self, size):
         ratios = []
         for known in [*analytic_surfaces(1, (size,)), KnownSurface("LeNet", finer(surface("lenet_random"), size))]:

@@ -7,7 +7,7 @@ import pytest
 
 from landscape.record.checks import PointStatus
 from landscape.sampling.adaptive_sampling import AdaptiveSampling
-from landscape.sampling.grid_levels import GridLevels, coarse_values, covering_points
+from landscape.sampling.grids import GridLevels, coarse_values, covering_points
 from landscape.sampling.sampling import full_grid
 
 PENDING, MEASURED, INTERPOLATED, FAILED = PointStatus
