@@ -273,7 +273,7 @@ def test_who_cannot_be_compared(recipes, tmp_path):
             r"recipes\['small'\]\[0\] and recipes\['large'\]\[0\] are the same weights"),
         ({"small": first, "large": [large[0], other]}, CheckpointError,
             r"recipes\['large'\]\[1\] is another network[\s\S]*one architecture"),
-        ({"small": [tmp_path / "empty"], "large": large}, (CheckpointError, RunDirectoryError), ""),
+        ({"small": [tmp_path / "empty"], "large": large}, (CheckpointError, RunDirectoryError), None),
     ):  # fmt: skip
         with pytest.raises(error, match=match):
             measure(given)
