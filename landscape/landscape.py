@@ -28,7 +28,7 @@ from .grid.data import LandscapeData
 from .grid.landscape_file import read_landscape, save_landscape
 from .grid.samples import KeptLosses
 from .grid.value_at import ValueAt, value_at
-from .record.read_only_record import ReadOnly
+from .record.record import ReadOnly
 from .record.whole_file import path_of
 from .topology.topology import Topology, find_topology
 

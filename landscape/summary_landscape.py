@@ -36,8 +36,8 @@ from .planes.networks import Network, checkpoints_of_run
 from .planes.plane import Plane, buffer_policy
 from .planes.plane_file import check_directions
 from .record.driver import Stored, carry_out, open_record
+from .record.identity import function_attribute, run_attributes
 from .record.options import CheckOptions, ReportOptions, RunCurvatureOptions, RunOptions, documented, with_defaults
-from .record.provenance import function_attribute, run_attributes
 from .record.run import Run
 from .record.workers import Workers, measurement_options
 from .record.writer import make_output_folder

@@ -302,7 +302,7 @@ def _shown(landscape: Landscape | None) -> Sequence[Landscape]:
 def _remembered(file: str) -> str:
     """Returns the function that a file names, if its module lies in the working directory."""
     from ..grid.landscape_file import read_landscape
-    from ..record.provenance import FUNCTION
+    from ..record.identity import FUNCTION
 
     said = read_landscape(file).attributes.get(FUNCTION)
     match = _REMEMBERED.fullmatch(said) if isinstance(said, str) else None

@@ -13,8 +13,8 @@ from collectors.run_directory import RunDirectory
 
 from ..facts import as_lines
 from ..record.checks import PointStatus
-from ..record.lock import is_being_written
 from ..record.whole_file import Header, read_header
+from ..record.writer import is_being_written
 from ..sampling.sampling import share_of
 from ..summary_json import as_json
 

@@ -30,12 +30,8 @@ FEWEST = 3  # networks of a recipe, without which no interval says how well it i
 EFFECT = 0.1  # the share of the mean for which it is said how much it would need
 INCONCLUSIVE = "inconclusive"
 NO_INTERVAL = "no interval"
-PAIRED, WELCH, BOOTSTRAP, OF_DIRECTIONS = (
-    "paired t",
-    "Welch's t",
-    "bootstrap over directions and samples",
-    "bootstrap over directions",
-)
+PAIRED, WELCH = "paired t", "Welch's t"
+BOOTSTRAP, OF_DIRECTIONS = "bootstrap over directions and samples", "bootstrap over directions"
 _NOT_OF_DIRECTIONS = "the interval is over networks along these directions; other directions are not in it."
 _NOT_OF_LINES = (
     "the interval is over networks along these random lines, which are the same for all; other lines are not in it."

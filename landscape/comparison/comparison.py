@@ -10,7 +10,7 @@ from collectors.shapes import Float64
 from collectors.validation import check_choice
 
 from .. import figures
-from ..record.read_only_record import ReadOnlyRecord
+from ..record.record import ReadOnlyRecord
 from .answers import Answers, RecipeMean, answer_pairs, band_of, recipe_means
 from .data import MEASURES, RISE, ComparisonData, curves_of, left_out, measure_text, rows_of, values_of
 from .facts import comparison_caption, summary_text

@@ -12,7 +12,7 @@ import numpy as np
 
 from collectors.errors import CheckpointError, LandscapeError
 from collectors.networks.weight_space import direction_dtype
-from collectors.shapes import Bool, Float64
+from collectors.shapes import Bool
 from collectors.weights.aligned import AlignedState
 from workers.curvature.probes import Trace
 from workers.errors import CurvatureError, SampleLossesError
@@ -26,9 +26,8 @@ from ..planes.directions import random_direction
 from ..planes.from_checkpoints import check_spannable, origin_state
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, Stored, carry_out, forecast_text, open_record
-from ..record.identity import OF_LOSS, identity_of
+from ..record.identity import OF_LOSS, function_attribute, identity_of, measured_attributes
 from ..record.options import CompareOptions, table_of
-from ..record.provenance import function_attribute, measured_attributes
 from ..record.record import record_format
 from ..record.run import Run
 from ..record.writer import output_file
@@ -81,6 +80,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
     settings: Mapping[str, Any]  # ``CompareOptions`` and the seed
     attributes: Mapping[str, Any]  # what the file says beside what the experiment knows itself
     states: Sequence[AlignedState] = ()  # the weights of each network, once the experiment has begun
+    seconds: float = 0.0  # that a point takes, once a network's loss is measured
     unit: str = "line"
     trial: str = "measuring one network's loss"
 
@@ -91,7 +91,9 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         description = pool.description
         blocks = len(block_names(description.metrics))
         settings = self.settings
-        places = _line_places(settings["points"], settings["radius"])
+        # Places on a line, in lengths of its direction; 0 is exactly in the middle.
+        half = np.linspace(0, settings["radius"], settings["points"] // 2 + 1)
+        places = np.concatenate([-half[:0:-1], half])
         lines = {"normalization": settings["normalization"], "seed": settings["seed"], "t": places.tolist()}
         identity = identity_of(description, (*OF_LOSS, "buffers"), {"lines": lines})
         identity["samples"]["blocks"] = blocks
@@ -127,19 +129,22 @@ class ComparisonExperiment(Experiment[ComparisonData]):
     def results(
         self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run
     ) -> Iterator[str | Keep]:
-        announced = False
+        settings, announced = self.settings, False
         for row, state in run.in_time(enumerate(self.states)):
-            lines = NetworkLines(pool, state, self.settings)
             try:
-                for line in lines.measure(record, row, run):
-                    if not announced and lines.seconds is not None:
-                        yield self._forecast(record, todo, pool, lines.seconds)
+                for line in self._lines(record, row, pool, run):
+                    if not announced:
+                        yield self._forecast(record, todo, pool, self.seconds)
                         announced = True
                     yield line
-                yield from lines.trace(record, row)
+                if _lacks_trace(record, row, settings):
+                    parameters, buffers = origin_state(state, pool.description.space)
+                    lines, seed, confidence = (settings[name] for name in ("trace_lines", "seed", "confidence"))
+                    trace = find_trace_by_lines(pool, parameters, buffers, lines, seed=seed, confidence=confidence)
+                    yield functools.partial(_keep_trace, row, lines, trace)
             except (CheckpointError, PlaneError, CurvatureError, FloatingPointError) as error:
                 reason = f"{type(error).__name__}: {error}"
-                yield functools.partial(_keep_failure, row, self.settings["directions"], reason)
+                yield functools.partial(_keep_failure, row, settings["directions"], reason)
 
     def keep(self, record: ComparisonData, result: Keep) -> int:
         return result(record)
@@ -154,10 +159,47 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         """Puts the first finite network on the workers, who find out whether the loss splits into samples."""
         for state in self.states:
             with contextlib.suppress(CheckpointError, PlaneError, FloatingPointError):
-                NetworkLines(pool, state, self.settings).load([0])
+                self._load(pool, state, [0])
                 return
         labels = ", ".join(entry.label for entry in self.recipes.entries[:_NAMED])
         raise CheckpointError(f"no network has weights that are finite numbers and not all zero: {labels}")
+
+    def _load(self, pool: Pool, state: AlignedState, directions: Sequence[int]) -> None:
+        """Puts a network of finite weights, and random directions through it, on the workers."""
+        space, settings = pool.description.space, self.settings
+        drawn = {name: settings[name] for name in ("seed", "normalization")}
+        parameters, buffers = origin_state(state, space)
+        vectors = [random_direction(space, state, index=number, **drawn) for number in directions]
+        if not any(values.any() for values in vectors[0].values()):
+            raise PlaneError(
+                f"a random direction is zero at {state.label}: no trainable tensor of the network "
+                f"{space.network} that may move has two axes and values other than zero."
+            )
+        pool.load(parameters, vectors, buffers, (), [_at(len(directions), 0, settings["radius"])])
+
+    def _lines(self, data: ComparisonData, row: int, pool: Pool, run: Run) -> Iterator[Keep]:
+        """Yields the lines through a network that are not measured yet."""
+        state, wanted, description = self.states[row], self.settings["directions"], pool.description
+        todo = np.flatnonzero(data.status[row, :wanted] != PointStatus.MEASURED).tolist()
+        trainable = description.space.trainable
+        size_of_each = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in trainable)
+        size = max(1, min(wanted, _MOST_DIRECTIONS, _MOST_BYTES // max(size_of_each, 1)))
+        origin: dict[str, float] = {}
+        for begin in range(0, len(todo), size):
+            chunk = todo[begin : begin + size]
+            self._load(pool, state, chunk)
+            if not origin:
+                origins, precision = pool.measure_origin(), description.options.precision
+                origin = check_determinism(origins, precision)
+                if not np.isfinite(origin["loss"]):
+                    raise CheckpointError(f"the loss at {state.label} is not a finite number")
+                known = data.loss[row, data.status[row] == PointStatus.MEASURED, len(data.t) // 2]
+                if len(known):
+                    stored, now = {"loss": float(known[0])}, {"loss": origin["loss"]}
+                    where, tolerance = "now, after the file's own value", closeness_elsewhere(precision)
+                    check_same_values("a network", stored, now, where, tolerance)
+                self.seconds = max(item.measured.seconds for item in origins)
+            yield from _along(data, row, chunk, origin, pool, run)
 
     def _forecast(
         self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, seconds: float
@@ -173,12 +215,6 @@ def _reasons(data: ComparisonData) -> str:
     out = left_out(data)
     texts = [f"{data.recipe[row]} {data.name[row]} ({reason})" for row, reason in list(out.items())[:_NAMED]]
     return "; ".join([*texts, *([f"and {len(out) - _NAMED} more"] if len(out) > _NAMED else [])])
-
-
-def _line_places(points: int, radius: float) -> Float64[np.ndarray, " points"]:
-    """Returns places on a line, in lengths of its direction; 0 is exactly in the middle."""
-    half = np.linspace(0, radius, points // 2 + 1)
-    return np.concatenate([-half[:0:-1], half])
 
 
 def _keep_line(
@@ -213,82 +249,28 @@ def _keep_failure(row: int, directions: int, error: str, data: ComparisonData) -
     return int(failed.sum())
 
 
-class NetworkLines:
-    """The lines through a network of finite weights; a point takes ``seconds``, once its loss is measured."""
-
-    def __init__(self, pool: Pool, state: AlignedState, settings: Mapping[str, Any]) -> None:
-        self._pool, self._state, self._settings = pool, state, settings
-        self.seconds: float | None = None
-
-    def load(self, directions: Sequence[int]) -> None:
-        space, settings = self._pool.description.space, self._settings
-        drawn = {name: settings[name] for name in ("seed", "normalization")}
-        parameters, buffers = origin_state(self._state, space)
-        vectors = [random_direction(space, self._state, index=number, **drawn) for number in directions]
-        if not any(values.any() for values in vectors[0].values()):
-            raise PlaneError(
-                f"a random direction is zero at {self._state.label}: no trainable tensor of the network "
-                f"{space.network} that may move has two axes and values other than zero."
-            )
-        self._pool.load(parameters, vectors, buffers, (), [_at(len(directions), 0, settings["radius"])])
-
-    def measure(self, data: ComparisonData, row: int, run: Run) -> Iterator[Keep]:
-        settings = self._settings
-        wanted = data.status[row, : settings["directions"]]
-        todo = np.flatnonzero(wanted != PointStatus.MEASURED).tolist()
-        trainable = self._pool.description.space.trainable
-        size_of_each = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in trainable)
-        size = max(1, min(settings["directions"], _MOST_DIRECTIONS, _MOST_BYTES // max(size_of_each, 1)))
-        origin: dict[str, float] | None = None
-        for begin in range(0, len(todo), size):
-            chunk = todo[begin : begin + size]
-            self.load(chunk)
-            if origin is None:
-                origins = self._pool.measure_origin()
-                origin = check_determinism(origins, self._pool.description.options.precision)
-                self._check(origin["loss"], data, row)
-                self.seconds = max(item.measured.seconds for item in origins)
-            yield from self._along(data, row, chunk, origin, run)
-
-    def trace(self, data: ComparisonData, row: int) -> Iterator[Keep]:
-        settings = self._settings
-        if _lacks_trace(data, row, settings):
-            parameters, buffers = origin_state(self._state, self._pool.description.space)
-            lines, seed, confidence = settings["trace_lines"], settings["seed"], settings["confidence"]
-            trace = find_trace_by_lines(self._pool, parameters, buffers, lines, seed=seed, confidence=confidence)
-            yield functools.partial(_keep_trace, row, lines, trace)
-
-    def _check(self, loss: float, data: ComparisonData, row: int) -> None:
-        if not np.isfinite(loss):
-            raise CheckpointError(f"the loss at {self._state.label} is not a finite number")
-        measured = np.flatnonzero(data.status[row] == PointStatus.MEASURED)
-        if len(measured):
-            stored = {"loss": float(data.loss[row, measured[0], len(data.t) // 2])}
-            tolerance = closeness_elsewhere(self._pool.description.options.precision)
-            check_same_values("a network", stored, {"loss": loss}, "now, after the file's own value", tolerance)
-
-    def _along(
-        self, data: ComparisonData, row: int, chunk: Sequence[int], origin: Mapping[str, float], run: Run
-    ) -> Iterator[Keep]:
-        middle = len(data.t) // 2
-        values: dict[int, dict[int, Mapping[str, float]]] = {number: {middle: origin} for number in chunk}
-        errors: dict[int, str] = {}
-        left = dict.fromkeys(chunk, len(data.t) - 1)
-        tasks = (
-            PointTask((number, point), _at(len(chunk), place, t))
-            for place, number in run.in_time(enumerate(chunk))
-            for point, t in enumerate(data.t.tolist())
-            if point != middle
-        )
-        for result in self._pool.run(tasks):
-            number, point = cast("tuple[int, int]", result.key)
-            if result.values is None:
-                errors.setdefault(number, result.error or "no traceback")
-            else:
-                values[number][point] = result.values
-            left[number] -= 1
-            if not left[number]:
-                yield functools.partial(_keep_line, row, number, values[number], errors.get(number))
+def _along(
+    data: ComparisonData, row: int, chunk: Sequence[int], origin: Mapping[str, float], pool: Pool, run: Run
+) -> Iterator[Keep]:
+    middle = len(data.t) // 2
+    values: dict[int, dict[int, Mapping[str, float]]] = {number: {middle: origin} for number in chunk}
+    errors: dict[int, str] = {}
+    left = dict.fromkeys(chunk, len(data.t) - 1)
+    tasks = (
+        PointTask((number, point), _at(len(chunk), place, t))
+        for place, number in run.in_time(enumerate(chunk))
+        for point, t in enumerate(data.t.tolist())
+        if point != middle
+    )
+    for result in pool.run(tasks):
+        number, point = cast("tuple[int, int]", result.key)
+        if result.values is None:
+            errors.setdefault(number, result.error or "no traceback")
+        else:
+            values[number][point] = result.values
+        left[number] -= 1
+        if not left[number]:
+            yield functools.partial(_keep_line, row, number, values[number], errors.get(number))
 
 
 def _at(axes: int, place: int, t: float) -> tuple[float, ...]:

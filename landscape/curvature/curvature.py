@@ -21,12 +21,11 @@ from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
 from ..record.checks import PointStatus
 from ..record.identity import eigenvectors_identity
-from ..record.read_only_record import ReadOnlyRecord
+from ..record.record import ReadOnlyRecord
 from ..record.run import MeasurementReport
 from ..roles import CHECKPOINT, OriginRole, named_origin
-from .data import MATRIX_NAMES, CurvatureData
+from .data import MATRIX_NAMES, CurvatureData, Eigenvectors, read_vectors, write_vectors
 from .facts import counted, curvature_caption
-from .vectors_file import Eigenvectors, read_vectors, write_vectors
 
 # Of the range of the nodes: how wide a node is drawn.
 _SHARE = 0.01

@@ -19,8 +19,8 @@ from collectors.run_directory.directory import RunDirectory
 from collectors.shapes import Bool
 from collectors.summary.recorded_values import gradient_descent_rates
 from collectors.validation import check_int, wrong_type, wrong_value
-from collectors.weights.aligned import AlignedState, NetworkState, align
-from collectors.weights.safetensors_file import StateReader, portable
+from collectors.weights.aligned import AlignedState, align
+from collectors.weights.safetensors_file import StateReader
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Matrix, ProductSettings
 from workers.errors import CurvatureError
@@ -28,22 +28,21 @@ from workers.pool import CurvatureResult, CurvatureTask, Pool
 from workers.users_code import warn_user
 
 from ..errors import PlaneError, error_message
+from ..grid.tasks import openers
 from ..planes.directions import NORMALIZATIONS, as_direction
 from ..planes.from_checkpoints import random_plane_of
 from ..planes.plane import Plane
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, Stored, carry_out, forecast_text, open_record
 from ..record.hdf5 import CURVATURE
-from ..record.identity import OF_LOSS, identity_of
-from ..record.provenance import function_attribute, measured_attributes, run_attributes
+from ..record.identity import OF_LOSS, function_attribute, identity_of, measured_attributes, run_attributes
 from ..record.record import record_format
 from ..record.run import Run
 from ..record.workers import Workers
 from ..roles import CHECKPOINT
 from .curvature import Curvature
-from .data import MATRIX_NAMES, CurvatureData
+from .data import MATRIX_NAMES, CurvatureData, Eigenvectors, has_vectors, write_vectors
 from .facts import counted, failures
-from .vectors_file import Eigenvectors, has_vectors, write_vectors
 
 _OF_IDENTITY = ("top", "bottom", "trace_probes", "density_probes", "tolerance", "max_products", "seed")
 _OF_SETTINGS = (*_OF_IDENTITY, "density_steps", "keep_vectors")
@@ -252,7 +251,7 @@ class CurvatureExperiment(Experiment[CurvatureData]):
             return
         number = cast("int", result.key)
         state = self.weights[number]
-        read, _ = openers(state)
+        read, _ = openers(state, state.space)
         parameters, buffers = read()
         directions = tuple(as_direction(row, state.space) for row in result.values.vectors)
         vectors = Eigenvectors(state.space, {**parameters, **(buffers or {})}, directions)
@@ -263,7 +262,7 @@ class CurvatureExperiment(Experiment[CurvatureData]):
 
 
 def curvature_task(key: Any, state: AlignedState, settings: CurvatureSettings) -> CurvatureTask:
-    read, source = openers(state)
+    read, source = openers(state, state.space)
     return CurvatureTask(key, read, settings, source)
 
 
@@ -276,13 +275,6 @@ def expected_products(settings: CurvatureSettings, dimension: int) -> int:
         + settings.trace_probes
         + settings.density_probes * min(settings.density_steps, dimension)
     )
-
-
-def openers(state: AlignedState, *, own_buffers: bool = True) -> tuple[NetworkState, NetworkState | None]:
-    """Returns what reads weights in this process, and in another one; None where that cannot."""
-    elsewhere = portable(state)
-    here = NetworkState(lambda: state, state.space, own_buffers)
-    return here, None if elsewhere is None else NetworkState(elsewhere, state.space, own_buffers)
 
 
 def find_out_how_losses_add_up(pool: Pool, weights: Mapping[int, AlignedState]) -> None:

@@ -18,8 +18,9 @@ from workers.pool import Pool, StateTask
 from workers.users_code import warn_user
 
 from ..errors import error_message
+from ..grid.tasks import openers
 from ..record.workers import open_workers
-from .experiment import find_out_how_losses_add_up, openers
+from .experiment import find_out_how_losses_add_up
 
 _LINES = 5  # of the random numbers for lines
 # A larger rise is no parabola, and a smaller one drowns in the rounding of float32.
@@ -38,7 +39,7 @@ def measure_trace(weights: Weights, callback_fn: Callable[[], Any], lines: int, 
     with open_workers(callback_fn, chosen, points=2 * lines) as pool:
         state = align(reader, pool.description.space)
         find_out_how_losses_add_up(pool, {0: state})
-        read, _ = openers(state)
+        read, _ = openers(state, state.space)
         return find_trace_by_lines(pool, *read(), lines, seed=chosen["seed"])
 
 

@@ -18,8 +18,7 @@ from workers.measuring.checks import check_same_values
 from workers.pools.first_call import FirstCall, other_random_numbers
 
 from ..curvature.facts import evenly_chosen
-from ..record.identity import identity_of
-from ..record.provenance import data_set_json
+from ..record.identity import data_set_json, identity_of
 from ..record.workers import measurement_options
 from .diagnosis import Diagnosis, Fact, Finding
 from .facts import logged_facts, network_facts, run_facts, sample_facts

@@ -21,8 +21,9 @@ from workers.pool import StateTask
 from workers.pools.devices import WorkerLayout
 from workers.pools.open_pool import where_it_runs
 
-from ..curvature.experiment import find_out_how_losses_add_up, openers
+from ..curvature.experiment import find_out_how_losses_add_up
 from ..errors import error_message
+from ..grid.tasks import openers
 from ..record.workers import open_workers
 from .diagnosis import ComparedLoss
 
@@ -59,7 +60,7 @@ def measure_run(
         find_out_how_losses_add_up(pool, states)
         check_determinism(pool.measure_origin(), pool.description.options.precision)
         own = chosen["buffers"] != "recalibrate"
-        tasks = [StateTask(number, *openers(state, own_buffers=own)) for number, state in states.items()]
+        tasks = [StateTask(number, *openers(state, state.space, own)) for number, state in states.items()]
         found: dict[Any, dict[str, float]] = {}
         for result in pool.run(tasks):
             if result.values is None:

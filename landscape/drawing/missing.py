@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..record.checks import PointStatus
-from ..sampling.coarse_cells import covering_points
+from ..sampling.grids import covering_points
 from ..scales.landscape_scale import missing_kinds
 from .sheet import Sheet
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from collectors.validation import check_bool
 
 from ..grid.data import LandscapeData
-from ..sampling.coarse_cells import coarse_values
+from ..sampling.grids import coarse_values
 from ..scales.choosing import choose_scale
 from ..scales.frame import Frame, choose_frame
 from ..scales.landscape_scale import joint_scale, known

@@ -27,8 +27,7 @@ from ..planes.plane import Axes, Plane
 from ..planes.plane_file import write_directions
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, Stored
-from ..record.identity import OF_LOSS, identity_of
-from ..record.provenance import data_set_json, measured_attributes
+from ..record.identity import OF_LOSS, data_set_json, identity_of, measured_attributes
 from ..record.run import MeasurementReport, Run
 from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.sampling import SamplingSettings, coarse_and_fine, first_grid_counts, pending_points

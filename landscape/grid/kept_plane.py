@@ -21,7 +21,7 @@ from ..planes.plane_file import directions_path, write_plane
 from ..planes.projection import project
 from ..record.checks import PointStatus
 from ..record.driver import Stored
-from ..record.provenance import FURTHER_RUNS, RUN
+from ..record.identity import FURTHER_RUNS, RUN
 from ..record.run import Run
 from ..record.workers import measurement_options
 from ..record.writer import note_file

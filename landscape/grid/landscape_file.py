@@ -17,9 +17,8 @@ from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 from ..record import hdf5
 from ..record.attributes import check_attributes
 from ..record.checks import PointStatus, ordered
-from ..record.driver import FileFormat
 from ..record.whole_file import GivenPath, Image, path_of, read_whole, write_image
-from ..record.writer import save_whole
+from ..record.writer import FileFormat, save_whole
 from .checkpoints import CheckpointsData, OriginData
 from .data import DirectionsData, LandscapeData
 from .sample_chunks import LEVEL, Chunks, FiledChunks, JournalChunks, SampleJournal, SpooledChunks, place_on_grid

@@ -19,7 +19,7 @@ from ..planes.plane import Axes, Plane, buffer_policy, check_searched
 from ..planes.plane_file import check_directions
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, Stored, carry_out, forecast_text, open_record
-from ..record.provenance import function_attribute
+from ..record.identity import function_attribute
 from ..record.run import Run
 from ..record.workers import Workers
 from ..sampling.sampling import SamplingSettings

@@ -17,8 +17,7 @@ from workers.measuring.checks import check_same_values, closeness_elsewhere
 from ..errors import LandscapeGridError
 from ..planes.plane_file import directions_path
 from ..record.checks import PointStatus
-from ..record.identity import check_identity
-from ..record.provenance import FURTHER_RUNS, RUN, run_attributes
+from ..record.identity import FURTHER_RUNS, RUN, check_identity, run_attributes
 from ..replacing import check_no_input
 from .checkpoints import PARTS
 from .data import LandscapeData

@@ -20,7 +20,7 @@ from ..planes.extent import check_extent, spans
 from ..planes.plane import Axes, Plane
 from ..planes.plane_file import directions_path
 from ..record.driver import Stored, carry_out, open_record
-from ..record.provenance import function_attribute
+from ..record.identity import function_attribute
 from ..record.run import Run
 from ..record.workers import Workers
 from ..record.writer import output_file

@@ -15,7 +15,7 @@ from workers.measurement_plan import plan_text
 from ..errors import LandscapeGridError
 from ..record.checks import PointStatus
 from ..record.driver import Stored
-from ..record.provenance import FUNCTION, FURTHER_RUNS, RUN
+from ..record.identity import FUNCTION, FURTHER_RUNS, RUN
 from ..roles import NO_RUN
 from ..sampling.grids import coinciding
 from .checkpoints import CheckpointsData

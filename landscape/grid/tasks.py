@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from collectors.networks.weight_space import State
+from collectors.networks.weight_space import State, WeightSpace
 from collectors.shapes import Bool, Float64
 from collectors.weights.aligned import NetworkState
 from collectors.weights.safetensors_file import StateReader, portable
@@ -29,14 +31,28 @@ Place: TypeAlias = tuple[str, int]
 ORIGIN: Place = ("origin", 0)
 
 
-def checkpoint_tasks(plane: Plane, data: LandscapeData, same: Collection[tuple[str, int]] = ()) -> list[Task]:
-    """Returns what is unmeasured, and not in ``same``, of the plane's checkpoints, which are the data's first rows."""
-    return [
-        _checkpoint_task(plane, data, part, row)
-        for part in PARTS
-        for row in range(len(plane.checkpoints))
-        if _is_wanted(data, part, row) and (part, row) not in same
-    ]
+def checkpoint_tasks(plane: Plane, data: LandscapeData, same: Collection[Place]) -> Iterator[Task]:
+    """Yields what is unmeasured, and not in ``same``, of the plane's checkpoints, which are the data's first rows."""
+    for part, row in itertools.product(PARTS, range(len(plane.checkpoints))):
+        if not _is_wanted(data, part, row) or (part, row) in same:
+            continue
+        assert data.checkpoints is not None
+        foot, own = _foot(data.checkpoints, row), part == "own"
+        if part == "projected":
+            yield PointTask((part, row), shares(plane, foot))
+        else:
+            policy = data.attributes["buffers"]
+            buffers = None if own or policy == "fixed" else plane.known_buffers(foot, policy)
+            yield StateTask((part, row), *openers(plane.checkpoints[row], plane.space, own, buffers))
+
+
+def openers(
+    reader: StateReader, space: WeightSpace, own_buffers: bool = True, buffers: State | None = None
+) -> tuple[NetworkState, NetworkState | None]:
+    """Returns what reads weights in this process, and in another one; None where that cannot."""
+    elsewhere = portable(reader)
+    here = NetworkState(lambda: reader, space, own_buffers, buffers)
+    return here, None if elsewhere is None else replace(here, open=elsewhere)
 
 
 def shares(plane: Plane, coordinates: Sequence[float]) -> tuple[float, ...]:
@@ -111,22 +127,6 @@ def values_and_status(data: LandscapeData, part: str) -> tuple[dict[str, Float64
 
 def _foot(path: CheckpointsData, row: int) -> tuple[float, ...]:
     return tuple(float(axis[row]) for axis in (path.x, path.y) if axis is not None)
-
-
-def _checkpoint_task(plane: Plane, data: LandscapeData, part: str, row: int) -> Task:
-    assert data.checkpoints is not None
-    foot = _foot(data.checkpoints, row)
-    if part == "projected":
-        return PointTask((part, row), shares(plane, foot))
-    reader, own = plane.checkpoints[row], part == "own"
-    policy = data.attributes["buffers"]
-    buffers = None if own or policy == "fixed" else plane.known_buffers(foot, policy)
-    elsewhere = portable(reader)
-    return StateTask(
-        (part, row),
-        NetworkState(lambda: reader, plane.space, own, buffers),
-        None if elsewhere is None else NetworkState(elsewhere, plane.space, own, buffers),
-    )
 
 
 def same_losses(plane: Plane, data: LandscapeData) -> dict[Place, Place]:

@@ -21,7 +21,7 @@ from ..grid.data import LandscapeData
 from ..grid.differences import own_values
 from ..record.checks import PointStatus
 from ..roles import NETWORK
-from ..sampling.coarse_cells import coarse_values, covering_points
+from ..sampling.grids import coarse_values, covering_points
 from ..scales.choosing import choose_scale, is_share, may_be_share
 from ..scales.frame import ASPECTS, choose_frame
 from ..scales.landscape_scale import known, landscape_scale, path_values

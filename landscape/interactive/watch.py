@@ -33,9 +33,9 @@ from ..grid.landscape_file import read_landscape
 from ..record.checks import PointStatus
 from ..record.driver import Measured
 from ..record.hdf5 import FileKind
-from ..record.lock import is_being_written
 from ..record.run import duration_text
 from ..record.whole_file import kind_of
+from ..record.writer import is_being_written
 from ..scales.frame import ASPECTS
 from .content import landscape_content
 from .page import SCRIPT_NAME, page_html, plotly_script

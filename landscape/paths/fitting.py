@@ -23,11 +23,11 @@ from ..planes.from_checkpoints import with_effective_weights
 from ..planes.plane import Plane
 from ..planes.side_file import SideFile
 from ..record.checks import PointStatus
-from ..record.driver import Experiment, FileFormat, Stored, forecast_text
+from ..record.driver import Experiment, Stored, forecast_text
 from ..record.hdf5 import FileKind
 from ..record.identity import identity_of
 from ..record.run import Run
-from ..record.writer import note_file
+from ..record.writer import FileFormat, note_file
 
 KEEP_SECONDS = 5.0  # how much of a fitting a kill may cost
 _FILE = SideFile(

@@ -25,13 +25,11 @@ from workers.users_code import warn_user
 
 from ..errors import LandscapeNotFoundError
 from .checks import PointStatus
-from .hdf5 import KINDS, FileKind
+from .hdf5 import KINDS
 from .identity import REMEDY, check_identity
-from .lock import clean_temporaries, lock_landscape
 from .run import MeasurementReport, Run, duration_text
-from .whole_file import Image, check_replaceable
 from .workers import Workers, continued_plan
-from .writer import FLUSH_SECONDS, FileWriter, Unfinished
+from .writer import FileFormat, FileWriter, clean_temporaries, lock_landscape
 
 
 class Measured(Protocol):
@@ -49,17 +47,6 @@ class Measured(Protocol):
 R = TypeVar("R", bound=Measured)
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class FileFormat(Generic[R]):
-    kind: FileKind
-    read: Callable[[AnyPath], R]  # reads a file whole
-    encode: Callable[[R], Image]  # returns the bytes of a file
-    flush_seconds: float = FLUSH_SECONDS  # how much of the measuring a kill may cost
-    # Raises a LandscapeWriteError where a file of another kind would be replaced.
-    check: Callable[[AnyPath, FileKind], None] = check_replaceable
-    unfinished: Callable[[Path], Unfinished[R]] | None = None  # what is written meanwhile, where that is less
 
 
 @dataclass(frozen=True)
@@ -167,9 +154,7 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
         todo = experiment.resume(record, pool)
         before = int((_all(record)[~todo.reshape(-1)] == PointStatus.MEASURED).sum())
         format = stored.format
-        writer = FileWriter(
-            stored.path, record, format.encode, format.kind, format.flush_seconds, unfinished=format.unfinished
-        )
+        writer = FileWriter(stored.path, record, format)
         name, total = experiment.name or format.kind.word, todo.size - experiment.copies
         bar = progress_bar(total, experiment.unit, shown=run.progress, done=total - int(todo.sum()), name=name)
         is_replaced = False

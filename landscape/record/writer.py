@@ -1,33 +1,35 @@
-"""Writes files of measurements: at most a few seconds behind the measurement, or once; and notes which were begun."""
+"""Writes files of measurements, each by one process: a few seconds behind the measurement, or once; notes them."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from collectors.files.background import LAST_PAUSES_SECONDS, WritingThread, retry
-from collectors.files.local_files import unsent_folder
+from collectors.files.local_files import remove_stale_temporaries, unsent_folder
+from collectors.files.locks import LockHeldError, ProcessLock, is_held, private_lock_folder
 from collectors.files.places import AnyPath, check_can_be_directory, check_can_be_file, check_directory
 from collectors.files.remote_path import RemotePath
 from collectors.validation import check_bool, check_path
 from workers.users_code import warn_user
 
-from ..errors import LandscapeWriteError
+from ..errors import LandscapeLockedError, LandscapeWriteError
 from ..replacing import already_there, check_no_input
-from .hdf5 import FileKind
-from .lock import lock_landscape
-from .whole_file import Image, check_replaceable, explained, parts_of, write_image
+from .hdf5 import LANDSCAPE, FileKind
+from .whole_file import GivenPath, Image, check_replaceable, explained, parts_of, write_image
 
 D = TypeVar("D")
 D_contra = TypeVar("D_contra", contravariant=True)
 T = TypeVar("T")
 
-FLUSH_SECONDS = 5.0
 # Endings of what other commands write, and of what nobody wants replaced by a measurement.
 _WRITTEN = {
     "plot": (".png", ".jpg", ".jpeg", ".pdf", ".svg", ".pgf", ".gif", ".mp4", ".html"),
@@ -50,24 +52,26 @@ class Unfinished(Protocol[D_contra]):
         """Removes what lies beside the file, which is whole."""
 
 
+@dataclass(frozen=True)
+class FileFormat(Generic[D]):
+    kind: FileKind
+    read: Callable[[AnyPath], D]  # reads a file whole
+    encode: Callable[[D], Image]  # returns the bytes of a file
+    flush_seconds: float = 5.0  # how much of the measuring a kill may cost
+    # Raises a LandscapeWriteError where a file of another kind would be replaced.
+    check: Callable[[AnyPath, FileKind], None] = check_replaceable
+    unfinished: Callable[[Path], Unfinished[D]] | None = None  # what is written meanwhile, where that is less
+
+
 class FileWriter(Generic[D]):
     """Writes a file whole when entered, left, and every ``flush_seconds`` of ``update`` calls; none without a path."""
 
-    def __init__(
-        self,
-        path: AnyPath | None,
-        data: D,
-        encode: Callable[[D], Image],
-        kind: FileKind,
-        flush_seconds: float = FLUSH_SECONDS,
-        unfinished: Callable[[Path], Unfinished[D]] | None = None,
-    ) -> None:
-        self._place = RemoteStore(path, kind) if isinstance(path, RemotePath) else path
-        self._path = path
-        self._unfinished = unfinished(path) if unfinished is not None and isinstance(path, Path) else None
-        self._data, self._encode, self._kind = data, encode, kind
+    def __init__(self, path: AnyPath | None, data: D, format: FileFormat[D]) -> None:
+        self._place = RemoteStore(path, format.kind) if isinstance(path, RemotePath) else path
+        self._path, self._data, self._format = path, data, format
+        self._unfinished = format.unfinished(path) if format.unfinished is not None and isinstance(path, Path) else None
         self._lock = threading.Lock()
-        self._flushes = WritingThread("landscape-writer", save=self._write, interval=flush_seconds)
+        self._flushes = WritingThread("landscape-writer", save=self._write, interval=format.flush_seconds)
 
     def update(self, change: Callable[[], T]) -> T:
         """Changes the data while no write is under way, and returns what ``change`` does."""
@@ -100,16 +104,16 @@ class FileWriter(Generic[D]):
         unfinished = self._unfinished
         with self._lock:
             part = None if last or unfinished is None else unfinished.image(self._data)
-            image = self._encode(self._data) if part is None else part
+            image = self._format.encode(self._data) if part is None else part
         # The measurement must not wait for a slow disk or server.
         if isinstance(self._place, RemoteStore):
             write = self._place.write_last if last else self._place.write
             write(b"".join(parts_of(image)))
             return
         if unfinished is not None and part is not None:
-            with explained(self._place, self._kind):
+            with explained(self._place, self._format.kind):
                 unfinished.write()
-        write_image(self._place, image, self._kind)
+        write_image(self._place, image, self._format.kind)
         if unfinished is not None and part is None:
             unfinished.remove()
 
@@ -209,6 +213,52 @@ def output_file(
     if kind is not None and overwrite is True:
         check_replaceable(path, kind)
     return path
+
+
+@contextlib.contextmanager
+def lock_landscape(path: GivenPath, kind: FileKind = LANDSCAPE) -> Iterator[None]:
+    """Holds the right to write a file, or raises LandscapeLockedError; the system frees it when its holder dies."""
+    # The lock is on .<name>.lock beside the file, because the file itself is replaced at every write. That of a file
+    # behind a URL is in a private folder of this machine, and keeps out only the writers on this machine.
+    file = None
+    try:
+        file = _lock_of(path)
+        lock = ProcessLock(file)
+    except LockHeldError as error:
+        raise LandscapeLockedError(
+            f"{kind.word} file {path} is being written by {error}. Wait for it, end it, or write to another place."
+        ) from error
+    except OSError as error:
+        raise LandscapeWriteError(
+            f"{kind.word} file {path} cannot be locked for writing ({file or error.filename}: {error.strerror}). The "
+            "file on the disk is untouched. Choose an output directory that is writable and on a file system with "
+            "locks."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_being_written(path: str | os.PathLike[str]) -> bool:
+    """Returns whether a living process of this machine holds the lock, as far as the lock file says."""
+    return is_held(_lock_of(path))
+
+
+def clean_temporaries(path: GivenPath) -> list[Path]:
+    """Removes and returns what dead processes left beside a landscape file; call it with the lock held."""
+    if isinstance(path, RemotePath):
+        return []
+    target = Path(path).resolve()
+    return remove_stale_temporaries(target.parent, re.compile(re.escape(target.name)))
+
+
+def _lock_of(path: GivenPath) -> Path:
+    if isinstance(path, RemotePath):
+        name = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+        return private_lock_folder() / f"{name}.lock"
+    target = Path(path).resolve()
+    return target.with_name(f".{target.name}.lock")
 
 
 def save_whole(

@@ -13,7 +13,7 @@ from collectors.shapes import Bool, Float64, UInt8
 
 from ..record.attributes import SamplingReport
 from ..record.checks import PointStatus
-from .grid_levels import SMOOTHNESS_TESTS, GridLevels
+from .grids import SMOOTHNESS_TESTS, GridLevels
 from .refinement import Prediction, linear, nearest, predict
 from .sampling import full_grid
 from .tolerance import HeldOutCheck, LossScale, largest_gap, largest_share
@@ -202,13 +202,10 @@ class AdaptiveSampling:
         self, loss: Float64[np.ndarray, "ny nx"], known: Bool[np.ndarray, "ny nx"], scale: LossScale
     ) -> Prediction:
         values = np.where(known, scale.scaled(np.where(known, loss, 0.0)), np.nan)
-        return predict(values, known.copy(), self._levels, self._caution)
-
-    @property
-    def _caution(self) -> float:
-        """The factor on estimates; each check that failed has shown that they are too small."""
         coarse = not self.relative and self.tolerance >= _COARSE_TOLERANCE
-        return (_CAUTION if coarse else _CAUTION_WHEN_FINE) * 2.0**self._failed_checks
+        # Each check that failed has shown that estimates are too small.
+        caution = (_CAUTION if coarse else _CAUTION_WHEN_FINE) * 2.0**self._failed_checks
+        return predict(values, known.copy(), self._levels, caution)
 
     def _probes(self, prediction: Prediction, wanted: Bool[np.ndarray, "ny nx"]) -> Bool[np.ndarray, "ny nx"]:
         """Returns the points that are worst by the estimate though good enough, one in each cell of the first grid."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from collectors.shapes import Bool, Float64
 
-from .grid_levels import GridLevels, Step
+from .grids import GridLevels, Step
 
 # A surplus is expected to shrink by the rate at which the former one did, times this safety factor ...
 _SAFETY = 1.75

@@ -13,7 +13,7 @@ from collectors.shapes import Float64, UInt8
 from ..record.checks import PointStatus
 from ..record.option import Share
 from ..record.options import OPTIONS
-from .grid_levels import GridLevels
+from .grids import GridLevels
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import functools
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 Forked = Callable[[Callable[[], Any]], dict[str, Any]]
@@ -239,7 +240,10 @@ class Survey(Play):
         import landscape.record.driver as driver
         from landscape.record.writer import FileWriter
 
-        driver.FileWriter = lambda *arguments, **more: FileWriter(*arguments[:-1], 0.0, **more)  # type: ignore[misc,assignment]
+        def prompt_writer(path, data, format):
+            return FileWriter(path, data, replace(format, flush_seconds=0.0))
+
+        driver.FileWriter = prompt_writer  # type: ignore[misc,assignment]
 
     def act(self, place):
         import numpy as np

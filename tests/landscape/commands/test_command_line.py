@@ -20,9 +20,8 @@ from waiting import PATIENCE, Gate
 from landscape import Landscape, cli
 from landscape.cli import _warnings_shown_once, app
 from landscape.commands.arguments import interruptible
-from landscape.grid.landscape_file import landscape_bytes, write_landscape
+from landscape.grid.landscape_file import LANDSCAPE_FILE, write_landscape
 from landscape.record.checks import PointStatus
-from landscape.record.hdf5 import LANDSCAPE
 from landscape.record.writer import FileWriter
 
 RUN = ("run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32")
@@ -203,7 +202,7 @@ def test_an_interruption_before_the_first_point_promises_nothing(folder):
 def _write_and_be_interrupted(paths, *, overwrite):
     with interruptible(overwrite=overwrite):
         for path in paths:
-            with FileWriter(path, build(), landscape_bytes, LANDSCAPE):
+            with FileWriter(path, build(), LANDSCAPE_FILE):
                 pass
         raise KeyboardInterrupt
 

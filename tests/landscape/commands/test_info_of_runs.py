@@ -19,9 +19,9 @@ from landscape.grid.landscape_file import read_landscape, write_landscape
 from landscape.record import whole_file
 from landscape.record.checks import PointStatus
 from landscape.record.hdf5 import CURVATURE
-from landscape.record.lock import lock_landscape
 from landscape.record.record import read_record, record_bytes
 from landscape.record.whole_file import read_header, write_image
+from landscape.record.writer import lock_landscape
 
 FUNCTION = "examples:batch_norm"
 QUICK = ("--function", FUNCTION, "--devices", "0", "--quiet")

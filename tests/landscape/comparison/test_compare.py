@@ -13,7 +13,6 @@ from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.weights.aligned import align, as_reader
 from landscape import MeasurementPlan
-from landscape.errors import LandscapeIdentityError
 from landscape.functions import compare, trace_by_lines
 from landscape.planes.directions import random_direction
 from workers.errors import NondeterministicLossError
@@ -47,6 +46,8 @@ def test_the_loss_along_each_line_is_that_of_the_network_moved_by_hand(recipes):
     found = measure(recipes, seed=3)
     assert found.loss.shape == (6, 4, 5)
     assert found.t.tolist() == [-0.5, -0.25, 0, 0.25, 0.5]
+    lines = {"normalization": "filter", "seed": 3, "t": found.t.tolist()}
+    assert found.attributes["identity"]["lines"] == lines, "with others it is another experiment"
     moved = network()
     space = describe_network(moved)
     for row, weights in enumerate([*recipes["small"], *recipes["large"]]):
@@ -91,9 +92,10 @@ def test_measures_by_hand(recipes):
     alone = trace_by_lines(recipes["large"][0], perceptron, 3, device_ids=[0])
     assert found.trace[3] == pytest.approx(alone.value, rel=0.05)
     assert found.table("trace")[0].method == "Welch's t"
-    assert np.isnan(measure(recipes, rise=50.0).values("radius_of_rise")).all()
-    assert "for some networks there is no radius_of_rise" in measure(recipes, rise=50.0).summary("radius_of_rise")
-    assert "random lines; measure it with trace_lines=30" in measure(recipes, rise=50.0).summary("trace")
+    without = measure(recipes, rise=50.0)
+    assert np.isnan(without.values("radius_of_rise")).all()
+    assert "for some networks there is no radius_of_rise" in without.summary("radius_of_rise")
+    assert "random lines; measure it with trace_lines=30" in without.summary("trace")
 
 
 @pytest.mark.slow
@@ -214,20 +216,6 @@ def test_it_goes_on_line_by_line_and_may_grow(recipes, tmp_path, large_batches, 
 
 
 @pytest.mark.slow
-def test_another_experiment_is_refused(recipes, tmp_path):
-    path = tmp_path / "compare.h5"
-    measure(recipes, output=path)
-    for options, named in (
-        ({"radius": 1.0}, r"lines\.t"),
-        ({"seed": 1}, r"lines\.seed"),
-        ({"normalization": "layer"}, r"lines\.normalization"),
-        ({"num_samples": 100}, r"samples\.sha256"),
-    ):
-        with pytest.raises(LandscapeIdentityError, match=rf"comparison file .* holds another experiment[\s\S]*{named}"):
-            measure(recipes, output=path, **options)
-
-
-@pytest.mark.slow
 def test_networks_that_are_not_finite_are_left_out_and_named(recipes, small_batches):
     broken = {name: value.copy() for name, value in small_batches[3].items()}
     broken["0.weight"][0, 0] = np.nan
@@ -272,22 +260,23 @@ def test_a_point_that_fails(recipes):
 
 @pytest.mark.slow
 def test_who_cannot_be_compared(recipes, tmp_path):
-    with pytest.raises(ValueError, match="recipes must be at least two"):
-        measure({"small": recipes["small"]})
-    with pytest.raises(TypeError, match="recipes must be a dict from recipes to lists"):
-        measure([recipes["small"]])
-    with pytest.raises(TypeError, match=r"recipes\['small'\] must be a list.*put a single one into a list"):
-        measure({**recipes, "small": recipes["small"][0]})
-    with pytest.raises(ValueError, match=r"recipes\['small'\] must be at least one network"):
-        measure({**recipes, "small": []})
-    with pytest.raises(ValueError, match=r"recipes\['small'\]\[0\] and recipes\['large'\]\[0\] are the same weights"):
-        measure({"small": recipes["small"][:1], "large": recipes["small"][:1]})
-    other = nn.Sequential(nn.Linear(64, 9), nn.Tanh(), nn.Linear(9, 10))
-    with pytest.raises(CheckpointError, match=r"recipes\['large'\]\[1\] is another network[\s\S]*one architecture"):
-        measure({**recipes, "large": [recipes["large"][0], other]})
     (tmp_path / "empty").mkdir()
-    with pytest.raises((CheckpointError, RunDirectoryError)):
-        measure({**recipes, "small": [tmp_path / "empty"]})
+    large, other = recipes["large"], nn.Sequential(nn.Linear(64, 9), nn.Tanh(), nn.Linear(9, 10))
+    first = recipes["small"][:1]
+    for given, error, match in (
+        ({"small": first}, ValueError, "recipes must be at least two"),
+        ([first], TypeError, "recipes must be a dict from recipes to lists"),
+        ({"small": first[0], "large": large}, TypeError,
+            r"recipes\['small'\] must be a list.*put a single one into a list"),
+        ({"small": [], "large": large}, ValueError, r"recipes\['small'\] must be at least one network"),
+        ({"small": first, "large": first}, ValueError,
+            r"recipes\['small'\]\[0\] and recipes\['large'\]\[0\] are the same weights"),
+        ({"small": first, "large": [large[0], other]}, CheckpointError,
+            r"recipes\['large'\]\[1\] is another network[\s\S]*one architecture"),
+        ({"small": [tmp_path / "empty"], "large": large}, (CheckpointError, RunDirectoryError), None),
+    ):  # fmt: skip
+        with pytest.raises(error, match=match):
+            measure(given)
     with pytest.raises(ValueError, match="measure must be"):
         measure(recipes).table("sharpness")
 

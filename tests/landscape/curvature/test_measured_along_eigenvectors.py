@@ -21,7 +21,7 @@ from landscape.functions import hessian_plane, refine, widen
 from landscape.grid.landscape_file import read_landscape, write_landscape
 from landscape.interactive.content import landscape_content
 from landscape.record.checks import PointStatus
-from landscape.record.lock import lock_landscape
+from landscape.record.writer import lock_landscape
 from landscape.summary_json import summary_json
 from workers.pools.in_process import InProcessPool
 

@@ -13,7 +13,7 @@ from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 from landscape import figures
 from landscape.drawing.missing import blocks
 from landscape.record.checks import PointStatus
-from landscape.sampling.coarse_cells import coarse_values, covering_points
+from landscape.sampling.grids import coarse_values, covering_points
 
 LABEL = "coarse: value of the nearest measured point"
 

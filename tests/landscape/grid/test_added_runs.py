@@ -1,25 +1,17 @@
 """Runs and networks that join a landscape later: only they are measured, and nothing of the file is lost."""
 
 import copy
-import os
-import signal
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
+import shutil
 
 import h5py
 import numpy as np
 import pytest
 import torch
-from digits_networks import INPUTS, TARGETS, build, measure, own_loss, train
+from digits_networks import INPUTS, TARGETS, build, callback_fn, measure, own_loss, train
 from landscape_examples import as_version_before
-from places import SUPPORT
 from torch import nn
-from waiting import PATIENCE
 
 from landscape import Landscape, line_between, pca_plane, random_plane
-from landscape.errors import LandscapeIdentityError
 from landscape.facts import summary_text
 from landscape.planes.networks import columns_of
 from landscape.summary_json import summary_json
@@ -38,6 +30,16 @@ def runs():
     return first, second, average
 
 
+@pytest.fixture(scope="module")
+def joined(runs, tmp_path_factory):
+    """The plane of the first run, also with all others, and what was measured of both in one file."""
+    first, second, average = runs
+    path = tmp_path_factory.mktemp("joined") / "a.h5"
+    plane = pca_plane(first)
+    grown = plane.with_checkpoints({"adam": second}, {"EMA": average}, name="sgd")
+    return plane, grown, measure(plane, AXIS, output=path), measure(grown, AXIS, output=path)
+
+
 def foot_loss(plane, row):
     """The loss at a member's foot on the plane with the origin's buffers, by plain PyTorch."""
     state = plane.point([float(axis[row]) for axis in (plane.projection.x, plane.projection.y)], buffers="fixed")
@@ -48,12 +50,9 @@ def foot_loss(plane, row):
 
 
 @pytest.mark.slow
-def test_only_what_is_new_is_measured(runs, tmp_path):
+def test_only_what_is_new_is_measured(runs, joined, tmp_path):
     first, second, average = runs
-    plane, path = pca_plane(first), tmp_path / "a.h5"
-    alone = measure(plane, AXIS, output=path)
-    grown = plane.with_checkpoints({"adam": second}, {"EMA": average}, name="sgd")
-    both = measure(grown, AXIS, output=path)
+    _, grown, alone, both = joined
     # Two of the new rows' three losses each; the first of the second run is the first of the first, and is not.
     new = both.report.measured - 1
     assert new <= 3 * 4
@@ -68,17 +67,15 @@ def test_only_what_is_new_is_measured(runs, tmp_path):
         assert found.metrics["loss"][row] == pytest.approx(own_loss(network), rel=1e-5)
         assert found.projected["loss"][row] == pytest.approx(foot_loss(grown, row), rel=1e-4)
     assert both.complete
-    assert Landscape.load(path).checkpoints.sha256 == columns_of(grown.networks)["sha256"]
-    again = measure(grown, AXIS, output=path)
-    assert again.report.measured == 1
+    assert Landscape.load(both.path).checkpoints.sha256 == columns_of(grown.networks)["sha256"]
+    assert measure(grown, AXIS, output=shutil.copy(both.path, tmp_path)).report.measured == 1
 
 
 @pytest.mark.slow
-def test_a_file_keeps_whom_a_call_does_not_name(runs, tmp_path):
-    first, second, average = runs
-    plane, path = pca_plane(first), tmp_path / "a.h5"
-    grown = plane.with_checkpoints({"adam": second}, {"EMA": average}, name="sgd")
-    both = measure(grown, AXIS, output=path)
+def test_a_file_keeps_whom_a_call_does_not_name(runs, joined, tmp_path):
+    first, second, _ = runs
+    plane, _, _, both = joined
+    path = shutil.copy(both.path, tmp_path)
     alone = measure(plane, AXIS, output=path)
     assert alone.report.measured == 1
     assert alone.checkpoints.runs == ("sgd", "adam")
@@ -149,51 +146,35 @@ def test_facts_have_everybody(runs, tmp_path):
 
 @pytest.mark.slow
 def test_after_a_kill_nothing_is_lost_and_the_rest_is_measured(runs, tmp_path):
+    """What lies on the disk when the last batch begins is what a kill at that moment would leave."""
     first, second, _ = runs
-    plane, path = pca_plane(first), tmp_path / "a.h5"
-    alone = measure(plane, AXIS, output=path)
-    for name, networks in (("first", first), ("second", second)):
-        torch.save([network.state_dict() for network in networks], tmp_path / f"{name}.pt")
-    program = """
-        import os, signal, sys, torch
-        from digits_networks import build, callback_fn, measure
-        from landscape import pca_plane
+    plane, path, killed = pca_plane(first), tmp_path / "a.h5", tmp_path / "killed.h5"
+    grown = plane.with_checkpoints({"adam": second}, name="sgd")
 
-        states = [torch.load(f"{name}.pt") for name in ("first", "second")]
-        plane = pca_plane(states[0], network=build()).with_checkpoints({"adam": states[1]}, name="sgd")
-        calls = 0
+    def watched():
+        loss, network, data, _ = callback_fn()
 
-        def dying():
-            loss, network, data, _ = callback_fn()
+        def copying(outputs, targets):
+            if path.exists():
+                shutil.copy(path, killed)
+            return loss(outputs, targets)
 
-            def counted(outputs, targets):
-                global calls
-                calls += 1
-                if calls > int(sys.argv[1]):
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return loss(outputs, targets)
+        return copying, network, data, {}
 
-            return counted, network, data, {}
-
-        measure(plane, (-1.0, 0.0, 1.0), callback_fn=dying, output="a.h5")
-    """
-    environment = {**os.environ, "PYTHONPATH": f"{SUPPORT}:{Path(__file__).parents[3]}"}
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), "22"], cwd=tmp_path, env=environment, capture_output=True,
-        timeout=PATIENCE, check=False,
-    )  # fmt: skip
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
-    np.testing.assert_array_equal(Landscape.load(path).loss, alone.loss)
-    whole = measure(plane.with_checkpoints({"adam": second}, name="sgd"), AXIS, output=path)
+    alone = measure(plane, AXIS, callback_fn=watched, output=path)
+    measure(grown, AXIS, callback_fn=watched, output=path)
+    path.unlink()
+    left = Landscape.load(killed)
+    assert not left.complete
+    assert len(left.checkpoints.number) == 7
+    np.testing.assert_array_equal(left.loss, alone.loss)
+    whole = measure(grown, AXIS, callback_fn=watched, output=killed)
     assert whole.complete
     np.testing.assert_array_equal(whole.loss, alone.loss)
     np.testing.assert_array_equal(whole.checkpoints.metrics["loss"][:4], alone.checkpoints.metrics["loss"])
     assert whole.checkpoints.metrics["loss"][-1] == pytest.approx(own_loss(second[-1]), rel=1e-5)
 
 
-@pytest.mark.slow
-def test_another_origin_is_another_experiment(runs, tmp_path):
+def test_another_origin_is_another_experiment(runs):
     first, second, _ = runs
-    measure(pca_plane(first), AXIS, output=tmp_path / "a.h5")
-    with pytest.raises(LandscapeIdentityError, match="holds another experiment"):
-        measure(pca_plane({"sgd": first, "adam": second}), AXIS, output=tmp_path / "a.h5")
+    assert pca_plane({"sgd": first, "adam": second}).identity != pca_plane(first).identity

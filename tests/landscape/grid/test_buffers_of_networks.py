@@ -57,6 +57,7 @@ EXTRAS = {
     "inf mask": lambda: torch.zeros(8).index_fill(0, torch.randperm(8)[:4], -torch.inf),
 }
 KINDS = ["none", *EXTRAS, "spectral", "pruned"]
+OF_SEVERAL = ["scale", "index", "spectral", "pruned"]
 
 
 def network(kind, seed, *, normalized):
@@ -96,17 +97,20 @@ def two(kind, *, normalized=False):
 
 
 @pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_ends_of_a_barrier_are_the_networks(kind, normalized):
+@pytest.mark.parametrize(
+    ("kind", "curved"), [*((kind, False) for kind in KINDS), *((kind, True) for kind in OF_SEVERAL)]
+)
+def test_the_ends_of_a_barrier_are_the_networks(kind, curved, normalized):
     """pytorch/pytorch#65495: an averaged network kept the first one's buffers, so that it belonged to no network."""
     a, b, callback_fn = two(kind, normalized=normalized)
-    found = barrier(a, b, callback_fn, points=5, **HOW)
+    way = (connect(a, b, callback_fn, steps=3, **HOW),) if curved else (a, b)
+    found = Measure(callback_fn, **HOW).barrier(*way, points=5)
     np.testing.assert_allclose(found.landscape.loss[[0, -1]], [own_loss(a), own_loss(b)], rtol=1e-5)
     assert np.isfinite(found.landscape.loss).all()
 
 
 @pytest.mark.parametrize("buffers", ["auto", "interpolate", "recalibrate"])
-@pytest.mark.parametrize("kind", ["scale", "index", "spectral", "pruned"])
+@pytest.mark.parametrize("kind", OF_SEVERAL)
 def test_the_corners_of_a_plane_are_the_networks(kind, buffers):
     a, b, callback_fn = two(kind, normalized=True)
     networks = [a, b, network(kind, 3, normalized=True)]
@@ -119,15 +123,6 @@ def test_the_corners_of_a_plane_are_the_networks(kind, buffers):
     np.testing.assert_allclose(drawn.loss[[0, 0, 2], [0, 2, 0]], expected, rtol=1e-5)
     for part in (drawn.checkpoints.metrics, drawn.checkpoints.projected, drawn.checkpoints.with_plane_buffers):
         np.testing.assert_allclose(part["loss"], expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("kind", ["scale", "index", "spectral", "pruned"])
-def test_a_curve_ends_at_the_networks(kind, normalized):
-    a, b, callback_fn = two(kind, normalized=normalized)
-    path = connect(a, b, callback_fn, steps=3, device_ids=[0], progress=False)
-    found = Measure(callback_fn, **HOW).barrier(path, points=5)
-    np.testing.assert_allclose(found.landscape.loss[[0, -1]], [own_loss(a), own_loss(b)], rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from digits_networks import build, measure, own_loss, train
 from torch import nn
 
 from collectors.networks.torch_network import to_tensor
-from landscape import Landscape, line_between, random_plane
+from landscape import line_between, random_plane
 from landscape.errors import LandscapeIdentityError
 from landscape.planes import custom_plane, plane_through
 
@@ -76,17 +76,6 @@ def test_between_and_beyond_the_networks_buffers_are_their_mean_with_the_shares_
             assert drawn.loss[row, column] == pytest.approx(loss_with(state), rel=1e-5, abs=1e-6), (x, y)
             assert loss_with(plane.point((x, y))) == pytest.approx(loss_with(state), rel=1e-6)
     assert state["1.num_batches_tracked"] == 0
-
-
-@pytest.mark.slow
-def test_workers_of_ray_measure_the_same(networks, tmp_path):
-    start, trained, _ = networks
-    path = tmp_path / "line.h5"
-    drawn = measure(line_between(start, trained), device_ids=[0, 1], output=path)
-    alone = measure(line_between(start, trained))
-    np.testing.assert_array_equal(drawn.loss, alone.loss)
-    assert drawn.loss[3] == pytest.approx(own_loss(trained), abs=1e-6)
-    assert Landscape.load(path).attributes["buffers"] == "interpolate"
 
 
 def test_what_the_user_asks_for_wins(networks, tmp_path):

@@ -1,4 +1,4 @@
-"""keep_samples: each sample's loss at every measured point, in the file, continued, on other grids, and refused."""
+"""keep_samples: each sample's loss at every measured point, in the file, on other grids, and refused."""
 
 import math
 
@@ -10,10 +10,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from two_sets import OPTIONS, both, network, plane
 
 from landscape import Landscape, evaluate, line_between, random_plane
-from landscape.errors import LandscapeError, LandscapeIdentityError
+from landscape.errors import LandscapeError
 from landscape.facts import summary_text
 from landscape.functions import refine, widen
-from landscape.grid.landscape_file import read_landscape
 from landscape.record.checks import PointStatus
 from workers import OwnLoss
 from workers.errors import CallbackFunctionError, SampleMemoryError
@@ -23,6 +22,15 @@ SEED = 2
 
 def drawn():
     return random_plane(network(), seed=SEED)
+
+
+def measure(callback_fn=both, on=None, **more):
+    return evaluate(drawn() if on is None else on, callback_fn, **{**OPTIONS, "keep_samples": True, **more})
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return measure(output=tmp_path_factory.mktemp("kept") / "kept.h5")
 
 
 def weighted():
@@ -46,14 +54,13 @@ def moved(built, plane, x, y):
 
 
 @pytest.mark.slow
-def test_the_file_holds_the_loss_of_each_sample_of_each_data_set(tmp_path):
+def test_the_file_holds_the_loss_of_each_sample_of_each_data_set(found):
     """As PyTorch computes it alone, in data-set order."""
-    path, on = tmp_path / "kept.h5", drawn()
-    found = evaluate(on, both, output=path, keep_samples=True, **OPTIONS)
-    loaded = Landscape.load(path)
-    plain = evaluate(on, both, **OPTIONS)
+    loaded, plain = Landscape.load(found.path), measure(keep_samples=False)
     for name in plain.metrics:
         np.testing.assert_array_equal(loaded[name], plain[name], err_msg="nothing else changes")
+    identities = [item.attributes["identity"] for item in (loaded, plain)]
+    assert identities[0] == {**identities[1], "keep_samples": True}, "with and without are two experiments"
     _, _, sets, _ = both()
     for name, suffix in (("train", ""), ("test", "@test")):
         inputs, targets = sets[name].dataset.tensors
@@ -68,7 +75,7 @@ def test_the_file_holds_the_loss_of_each_sample_of_each_data_set(tmp_path):
         stderr = kept.astype(float).std(-1, ddof=1) / math.sqrt(len(targets))
         np.testing.assert_allclose(stderr, loaded[f"loss_stderr{suffix}"], rtol=1e-5)
         for row, column in ((0, 0), (2, 1), (1, 3)):
-            at = moved(network(), on, found.x[column], found.y[row])
+            at = moved(network(), drawn(), found.x[column], found.y[row])
             with torch.no_grad():
                 expected = nn.functional.cross_entropy(at(inputs.double()), targets, reduction="none")
             np.testing.assert_allclose(samples.at(row, column), expected, rtol=1e-4, atol=1e-6)
@@ -85,9 +92,7 @@ def test_the_file_holds_the_loss_of_each_sample_of_each_data_set(tmp_path):
 
 
 def test_class_weights_and_ignored_targets(tmp_path):
-    path = tmp_path / "weighted.h5"
-    evaluate(drawn(), weighted, output=path, keep_samples=True, **OPTIONS)
-    loaded = Landscape.load(path)
+    loaded = Landscape.load(measure(weighted, output=tmp_path / "weighted.h5").path)
     samples, targets = loaded.samples(), both()[2]["train"].dataset.tensors[1].numpy()
     np.testing.assert_array_equal(samples.weights, np.array([0.5, 0.0, 1.0])[targets])
     kept = samples.losses().astype(float)
@@ -100,8 +105,7 @@ def test_class_weights_and_ignored_targets(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_paired_standard_error_is_that_of_the_differences(tmp_path):
-    found = evaluate(drawn(), both, keep_samples=True, **OPTIONS)
+def test_a_paired_standard_error_is_that_of_the_differences(found):
     samples = found.samples("test")
     gaps = samples.at(1, 1).astype(float) - samples.at(1, 2).astype(float)
     expected = gaps.mean(), gaps.std(ddof=1) / math.sqrt(60)
@@ -112,47 +116,17 @@ def test_a_paired_standard_error_is_that_of_the_differences(tmp_path):
 
 @pytest.mark.slow
 def test_a_line_and_one_data_set_without_a_name(tmp_path):
-    path = tmp_path / "line.h5"
-    line = line_between(network(3), network(4))
-    evaluate(line, weighted, output=path, keep_samples=True, **{**OPTIONS, "size": 5}, buffers="fixed")
-    samples = Landscape.load(path).samples()
+    path, line = tmp_path / "line.h5", line_between(network(3), network(4))
+    samples = Landscape.load(measure(weighted, line, output=path, size=5, buffers="fixed").path).samples()
     assert samples.name == "main"
     assert samples.losses().shape == (5, 100)
     assert samples.difference(4, 0)[0] == pytest.approx(Landscape.load(path).loss[[4, 0]] @ [1, -1], rel=1e-5)
 
 
 @pytest.mark.slow
-def test_an_unfinished_survey_goes_on_with_the_same_bytes(tmp_path):
-    path, on = tmp_path / "kept.h5", drawn()
-    with pytest.warns(UserWarning, match="the budget of .* ended the landscape"):
-        evaluate(on, both, output=path, budget=1e-6, keep_samples=True, **OPTIONS)
-    half = read_landscape(path)
-    measured = half.status == PointStatus.MEASURED
-    assert not measured.all()
-    np.testing.assert_array_equal(half.kept_samples["test"].measured, measured)
-    np.testing.assert_array_equal(np.isfinite(half.kept_samples["test"].losses()).all(-1), measured)
-    found = evaluate(on, both, output=path, keep_samples=True, **OPTIONS)
-    whole = evaluate(on, both, keep_samples=True, **OPTIONS)
-    for name, values in whole.metrics.items():
-        np.testing.assert_array_equal(found[name], values)
-    for name in ("train", "test"):
-        np.testing.assert_array_equal(found.samples(name).losses(), whole.samples(name).losses())
-        np.testing.assert_array_equal(Landscape.load(path).samples(name).losses(), whole.samples(name).losses())
-    assert evaluate(on, both, output=path, keep_samples=True, **OPTIONS).report.measured <= 1
-
-
-@pytest.mark.slow
-def test_with_and_without_are_two_experiments(tmp_path):
-    path, on = tmp_path / "kept.h5", drawn()
-    evaluate(on, both, output=path, **OPTIONS)
-    with pytest.raises(LandscapeIdentityError, match=r"keep_samples: the file has absent, this run true"):
-        evaluate(on, both, output=path, keep_samples=True, **OPTIONS)
-
-
-@pytest.mark.slow
 def test_refined_and_widened(tmp_path):
     path, on = tmp_path / "kept.h5", plane()
-    before = evaluate(on, both, output=path, keep_samples=True, groups="target", **OPTIONS)
+    before = measure(on=on, output=path, groups="target")
     loaded = Landscape.load(path)
     finer = refine(path, both, factor=2, plane=on, progress=False, device_ids=[0])
     assert finer.loss.shape == (5, 7)
@@ -175,8 +149,7 @@ def test_refined_and_widened(tmp_path):
 
 @pytest.mark.slow
 def test_adaptive_sampling_keeps_what_is_measured():
-    options = {**OPTIONS, "size": 12}
-    found = evaluate(drawn(), both, sampling="adaptive", tolerance=0.05, keep_samples=True, **options)
+    found = measure(sampling="adaptive", tolerance=0.05, size=12)
     measured = found.status == PointStatus.MEASURED
     assert not measured.all()
     assert np.isfinite(found["loss@test"]).all()
@@ -198,18 +171,13 @@ class Failing(nn.Sequential):
 
 def test_a_point_that_fails_has_none(tmp_path):
     path, failing = tmp_path / "failed.h5", Failing(*network())
-    x, y = np.linspace(0, 300, 6), np.linspace(0, 1, 2)
-    options = {name: value for name, value in OPTIONS.items() if name != "size"}
+    grid = {"size": 40, "x": np.linspace(0, 300, 6), "y": np.linspace(0, 1, 2)}
+
+    def callback_fn():
+        return nn.CrossEntropyLoss(), Failing(*network()), both()[2]["train"], {}
+
     with pytest.warns(UserWarning, match="points failed"):
-        evaluate(
-            random_plane(failing, seed=SEED),
-            lambda: (nn.CrossEntropyLoss(), Failing(*network()), both()[2]["train"], {}),
-            output=path,
-            keep_samples=True,
-            x=x,
-            y=y,
-            **options,
-        )
+        measure(callback_fn, random_plane(failing, seed=SEED), output=path, **grid)
     loaded = Landscape.load(path)
     failed = loaded.status == PointStatus.FAILED
     assert failed.any()
@@ -234,13 +202,16 @@ def test_what_is_refused_says_what_to_do(asked, loss, error, match):
         return loss or usual, built, sets["train"], {}
 
     with pytest.raises(error, match=match):
-        evaluate(drawn(), callback_fn, **{**OPTIONS, "keep_samples": True, **asked})
+        measure(callback_fn, **asked)
 
 
 @pytest.mark.slow
-def test_ray_workers_keep_the_same(tmp_path):
-    alone = evaluate(drawn(), both, keep_samples=True, **OPTIONS)
-    together = evaluate(drawn(), both, keep_samples=True, **{**OPTIONS, "device_ids": [0, 1]})
+def test_ray_workers_measure_and_keep_the_same():
+    """Also where buffers are interpolated between the networks."""
+    ends = network(3), network(4)
+    ends[1][1].running_mean += 0.3
+    alone, together = (measure(on=line_between(*ends), size=5, device_ids=devices) for devices in ([0], [0, 1]))
+    assert together.attributes["buffers"] == "interpolate"
     assert together.attributes["datasets"] == alone.attributes["datasets"]
     for name, values in alone.metrics.items():
         np.testing.assert_array_equal(together[name], values)
@@ -254,6 +225,6 @@ def test_targets_that_are_no_classes():
         inputs = torch.linspace(-1, 1, 60).reshape(10, 6)
         return nn.MSELoss(), network(), DataLoader(TensorDataset(inputs, inputs[:, :3]), 4), {}
 
-    found = evaluate(drawn(), callback_fn, keep_samples=True, **OPTIONS, num_samples=10)
+    found = measure(callback_fn, num_samples=10)
     assert found.samples().targets is None
     np.testing.assert_allclose(found.samples().losses().mean(-1), found.loss, rtol=1e-5)

@@ -32,7 +32,7 @@ def network():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the samples take more memory:UserWarning")
-@pytest.mark.parametrize("sampling", ["full", pytest.param("adaptive", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sampling", ["full", "adaptive"])
 def test_as_many_passes_as_the_forecast_says(sampling, tmp_path, monkeypatch):
     # Otherwise the time that reading takes decides how many points are measured in a pass.
     monkeypatch.setattr("workers.measuring.streamed._MOST_POINTS", 20)

@@ -81,17 +81,6 @@ def test_the_plan_of_a_file_gives_the_same_file(tmp_path):
         assert check_plan("plan", given) == plan
 
 
-@pytest.mark.slow
-def test_two_ray_actors_write_the_same_file_as_this_process(tmp_path):
-    how = {"sampling": "adaptive", "tolerance": 0.05, "size": 17}
-    first = measure(tmp_path / "first.h5", **how)
-    again = measure(tmp_path / "again.h5", plan=first.path, **how)
-    assert digest(again.path) == digest(first.path)
-    actors = measure(tmp_path / "actors.h5", device_ids=(0, 1), plan=first.path, **how)
-    assert actors.report.workers == 2
-    assert digest(actors.path) == digest(first.path)
-
-
 def test_a_plan_of_a_file_that_is_missing():
     with pytest.raises(LandscapeNotFoundError, match=r"there is no landscape file .*missing\.h5"):
         measure(None, plan="missing.h5")
@@ -187,18 +176,19 @@ def test_an_interrupted_survey_with_a_first_layer_goes_on_and_leaves_the_same_fi
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "plan",
+    ("callback_fn", "plan"),
     [
-        MeasurementPlan(64, 1, first_layer=True),
-        MeasurementPlan(50, 1, compile=True, compiler="AOTInductor", first_layer=True),
+        (images, None),
+        (perceptron, MeasurementPlan(64, 1, first_layer=True)),
+        (perceptron, MeasurementPlan(50, 1, compile=True, compiler="AOTInductor", first_layer=True)),
     ],
 )
-def test_two_ray_actors_that_compute_the_first_layer_once_write_the_same_file(plan, tmp_path, monkeypatch):
+def test_two_ray_actors_write_the_same_file_as_this_process(callback_fn, plan, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    how = {"sampling": "adaptive", "tolerance": 0.05, "size": 17, "plan": plan, "compile": "auto"}
-    first = measure_perceptron(tmp_path / "first.h5", **how)
-    actors = measure_perceptron(tmp_path / "actors.h5", device_ids=(0, 1), **how)
+    how = {"sampling": "adaptive", "tolerance": 0.05, "size": 17}
+    first = measure(tmp_path / "first.h5", callback_fn, plan=plan, **how)
+    actors = measure(tmp_path / "actors.h5", callback_fn, device_ids=(0, 1), plan=plan or first.path, **how)
     assert actors.report.workers == 2
-    assert actors.attributes["measurement_plan"] == plan.to_json()
+    assert plan is None or actors.attributes["measurement_plan"] == plan.to_json()
     assert digest(actors.path) == digest(first.path)

@@ -1,5 +1,6 @@
 """Landscape files behind URLs: the same bytes as on the disk, continued, and never lost while a server is away."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -22,11 +23,11 @@ from landscape.errors import (
 )
 from landscape.grid.landscape_file import landscape_bytes, read_landscape
 from landscape.planes import custom_plane
-from landscape.record import driver, lock
+from landscape.record import driver
 from landscape.record import writer as remote_store
 from landscape.record.checks import PointStatus
-from landscape.record.lock import lock_landscape
 from landscape.record.whole_file import path_of
+from landscape.record.writer import lock_landscape
 from workers import MeasurementPlan
 
 URL = "memory://bucket/out/landscape.h5"
@@ -40,7 +41,7 @@ def locks(monkeypatch, tmp_path):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     folder = tmp_path / "locks"
     folder.mkdir()
-    monkeypatch.setattr(lock, "private_lock_folder", lambda: folder)
+    monkeypatch.setattr(remote_store, "private_lock_folder", lambda: folder)
     return folder
 
 
@@ -53,7 +54,9 @@ def memory():
 @pytest.fixture
 def short_pauses(monkeypatch):
     monkeypatch.setattr(remote_store, "LAST_PAUSES_SECONDS", (0.0, 0.0))
-    monkeypatch.setattr(driver, "FileWriter", lambda *how, **more: PromptWriter(*how[:-1], 0.0, **more))
+    monkeypatch.setattr(
+        driver, "FileWriter", lambda path, data, format: PromptWriter(path, data, replace(format, flush_seconds=0))
+    )
 
 
 class PromptWriter(remote_store.FileWriter):

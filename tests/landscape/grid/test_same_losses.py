@@ -12,7 +12,7 @@ from torch import nn
 from landscape import Landscape, line_between, pca_plane, random_plane
 from landscape.record.checks import PointStatus
 from landscape.record.run import Run
-from landscape.sampling.grid_levels import GridLevels
+from landscape.sampling.grids import GridLevels
 from workers.pool import PointTask
 from workers.pools.in_process import InProcessPool
 

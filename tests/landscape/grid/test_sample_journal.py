@@ -3,6 +3,7 @@
 import itertools
 import pickle
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from two_sets import OPTIONS, both, network
 from landscape import Landscape, evaluate, random_plane
 from landscape.errors import LandscapeError, LandscapeWriteError
 from landscape.functions import refine
+from landscape.grid.landscape_file import read_landscape
 from landscape.grid.sample_chunks import JournalChunks, SampleJournal, SpooledChunks
 from landscape.record import driver, writer
 from landscape.record.checks import PointStatus
@@ -29,32 +31,32 @@ def _same_moment(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
 
 
-@pytest.fixture
-def killed(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
     """Returns the folder of a whole run, and what lay there after each measured point, as a kill would leave it."""
-    whole, numbers = tmp_path / "whole", itertools.count()
-    sizes = []
+    parent, numbers = tmp_path_factory.mktemp("killed"), itertools.count()
+    whole, sizes, original = parent / "whole", [], writer.write_image
 
     def written(path, image, *kind):
         sizes.append(sum(map(len, writer.parts_of(image))))
         original(path, image, *kind)
 
-    original = writer.write_image
-    monkeypatch.setattr(writer, "write_image", written)
-
     class Prompt(writer.FileWriter):
         def update(self, change):
             found = super().update(change)
             self._write()
-            shutil.copytree(whole, tmp_path / str(next(numbers)), ignore=shutil.ignore_patterns("*.lock"))
+            shutil.copytree(whole, parent / str(next(numbers)), ignore=shutil.ignore_patterns("*.lock"))
             return found
 
-    # Its thread would write at the same moment.
-    monkeypatch.setattr(driver, "FileWriter", lambda *how, **more: Prompt(*how[:-1], 3600.0, **more))
-    measure(whole)
-    monkeypatch.undo()
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
-    return whole, [tmp_path / str(number) for number in range(next(numbers))], sizes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOURCE_DATE_EPOCH", "0")
+        patch.setattr(writer, "write_image", written)
+        # Its thread would write at the same moment.
+        patch.setattr(
+            driver, "FileWriter", lambda path, data, format: Prompt(path, data, replace(format, flush_seconds=3600))
+        )
+        measure(whole)
+    return whole, [parent / str(number) for number in range(next(numbers))], sizes
 
 
 def test_the_file_is_written_without_them_until_it_is_done(killed):
@@ -68,10 +70,11 @@ def test_the_file_is_written_without_them_until_it_is_done(killed):
 
 
 @pytest.mark.parametrize("left", ["both", "a torn end", "the file alone", "none of the latest"])
-def test_what_a_kill_leaves_is_read_and_goes_on_to_the_same_bytes(killed, left):
+def test_what_a_kill_leaves_is_read_and_goes_on_to_the_same_bytes(killed, left, tmp_path):
     whole, folders, _ = killed
     complete = Landscape.load(whole / NAME)
-    for folder in (folders[0], folders[len(folders) // 2], folders[-1]):
+    for before in (folders[0], folders[len(folders) // 2], folders[-1]):
+        folder = shutil.copytree(before, tmp_path / before.name)
         journal = folder / JOURNAL
         content = journal.read_bytes()
         if left == "a torn end":
@@ -92,9 +95,23 @@ def test_what_a_kill_leaves_is_read_and_goes_on_to_the_same_bytes(killed, left):
         assert not journal.exists()
 
 
-def test_what_was_killed_is_refined_with_its_samples(killed):
+def test_a_budget_leaves_them_in_the_file_which_goes_on_to_the_same_bytes(killed, tmp_path):
+    whole, _, _ = killed
+    with pytest.warns(UserWarning, match="the budget of .* ended the landscape"):
+        measure(tmp_path, budget=1e-6)
+    half = read_landscape(tmp_path / NAME)
+    measured = half.status == PointStatus.MEASURED
+    assert not measured.all()
+    np.testing.assert_array_equal(half.kept_samples["test"].measured, measured)
+    np.testing.assert_array_equal(np.isfinite(half.kept_samples["test"].losses()).all(-1), measured)
+    measure(tmp_path)
+    assert (tmp_path / NAME).read_bytes() == (whole / NAME).read_bytes()
+    assert measure(tmp_path).report.measured <= 1
+
+
+def test_what_was_killed_is_refined_with_its_samples(killed, tmp_path):
     _, folders, _ = killed
-    path = folders[len(folders) // 2] / NAME
+    path = shutil.copytree(folders[len(folders) // 2], tmp_path / "killed") / NAME
     samples = Landscape.load(path).samples()
     measured, losses = samples.measured, samples.losses()
     again = refine(path, both, factor=2, plane=random_plane(network(), seed=2), device_ids=[0], progress=False)

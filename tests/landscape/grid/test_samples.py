@@ -44,6 +44,18 @@ def measured_everywhere(rows, columns):
     return data
 
 
+@pytest.fixture
+def data():
+    """2 x 3 points with losses of 5 samples."""
+    return with_samples(measured_everywhere(2, 3), 5)
+
+
+@pytest.fixture
+def path(data, tmp_path):
+    write_landscape(tmp_path / "a.h5", data)
+    return tmp_path / "a.h5"
+
+
 def test_every_number_comes_back_and_equal_data_are_equal_bytes(tmp_path):
     data = with_samples(build(), 7, 1, 30)
     path = tmp_path / "a.h5"
@@ -100,8 +112,8 @@ def test_forty_by_forty_points_of_1024_samples_take_at_most_7_megabytes(tmp_path
     assert peak < 0.2 * bytes_of_losses, "nothing is read before it is asked for"
 
 
-def test_copies_and_pickles_read_the_same_and_grow_apart():
-    kept = with_samples(measured_everywhere(2, 3), 5).kept_samples["set 0"]
+def test_copies_and_pickles_read_the_same_and_grow_apart(data):
+    kept = data.kept_samples["set 0"]
     twins = copy.deepcopy(kept), pickle.loads(pickle.dumps(kept))
     before = kept.losses()
     kept.store(0, np.zeros(5, np.float32))
@@ -110,20 +122,17 @@ def test_copies_and_pickles_read_the_same_and_grow_apart():
     assert not kept.at(0, 0).any()
 
 
-def test_a_landscape_hands_out_nothing_that_can_be_changed(tmp_path):
-    landscape = Landscape(with_samples(measured_everywhere(2, 3), 5))
+def test_a_landscape_hands_out_nothing_that_can_be_changed(data, path):
+    landscape = Landscape(data)
     with pytest.raises(ValueError, match="read-only"):
         landscape.samples().targets[0] = 3
     with pytest.raises(TypeError):
         landscape.kept_samples["another"] = None
-    landscape.save(tmp_path / "a.h5")
     with pytest.raises(TypeError, match="losses of samples in a landscape file are read-only"):
-        Landscape.load(tmp_path / "a.h5").samples().store(0, np.zeros(5, np.float32))
+        Landscape.load(path).samples().store(0, np.zeros(5, np.float32))
 
 
-def test_a_file_that_is_gone(tmp_path):
-    path = tmp_path / "a.h5"
-    write_landscape(path, with_samples(measured_everywhere(2, 3), 5))
+def test_a_file_that_is_gone(path):
     loaded = Landscape.load(path)
     assert np.isfinite(loaded.samples().at(1, 2)).all()
     path.unlink()
@@ -131,8 +140,7 @@ def test_a_file_that_is_gone(tmp_path):
         loaded.samples().at(1, 2)
 
 
-def test_behind_a_url():
-    data = with_samples(measured_everywhere(2, 3), 5)
+def test_behind_a_url(data):
     with empty_memory() as system:
         system.pipe_file("/bucket/a.h5", landscape_bytes(data))
         loaded = Landscape.load("memory://bucket/a.h5")
@@ -198,19 +206,14 @@ def _link(file):
         (_point_is_missing, "6 points have losses of samples 'set 0', but 5 are measured"),
     ],
 )
-def test_a_group_of_samples_that_is_not_as_it_should_be(tmp_path, change, match):
-    path = tmp_path / "a.h5"
-    write_landscape(path, with_samples(measured_everywhere(2, 3), 5))
+def test_a_group_of_samples_that_is_not_as_it_should_be(path, change, match):
     with h5py.File(path, "r+") as file:
         change(file)
     with pytest.raises(LandscapeDamagedError, match=match):
         Landscape.load(path)
 
 
-def test_damaged_losses_leave_the_rest_usable(tmp_path):
-    path = tmp_path / "a.h5"
-    data = with_samples(measured_everywhere(2, 3), 5)
-    write_landscape(path, data)
+def test_damaged_losses_leave_the_rest_usable(data, path):
     with h5py.File(path, "r+") as file:
         file["samples/set 0/loss"].id.write_direct_chunk((1, 1, 0), b"nonsense")
     loaded = Landscape.load(path)

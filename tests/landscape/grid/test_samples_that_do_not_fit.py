@@ -67,19 +67,16 @@ def plain_loop():
     """Returns the loss at each point and its standard error, in a loop over points and batches of PyTorch alone."""
     network = large_rows_network()
     plane = random_plane(network, seed=5)
-    losses, errors = np.empty((len(Y), len(X))), np.empty((len(Y), len(X)))
-    for row, y in enumerate(Y):
-        for column, x in enumerate(X):
-            first, second = plane.directions
-            state = {name: plane.origin[name] + x * first[name] + y * second[name] for name in first}
-            network.load_state_dict({name: torch.as_tensor(array) for name, array in state.items()})
-            with torch.no_grad():
-                found = torch.cat(
-                    [
-                        functional.cross_entropy(network(inputs), targets, reduction="none").double()
-                        for inputs, targets in DataLoader(LargeRows(COUNT), batch_size=97)
-                    ]
-                )
-            losses[row, column] = found.mean()
-            errors[row, column] = found.std() / len(found) ** 0.5
-    return losses, errors
+    first, second = plane.directions
+    found = np.empty((2, len(Y), len(X)))
+    for row, column in np.ndindex(len(Y), len(X)):
+        state = {name: plane.origin[name] + X[column] * first[name] + Y[row] * second[name] for name in first}
+        network.load_state_dict({name: torch.as_tensor(array) for name, array in state.items()})
+        with torch.no_grad():
+            losses = [
+                functional.cross_entropy(network(inputs), targets, reduction="none").double()
+                for inputs, targets in DataLoader(LargeRows(COUNT), batch_size=97)
+            ]
+        every = torch.cat(losses)
+        found[:, row, column] = every.mean(), every.std() / len(every) ** 0.5
+    return found

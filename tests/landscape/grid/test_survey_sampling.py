@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -55,9 +56,13 @@ def exact(function):
     return np.array([[function((x, y)) for x in GRID] for y in GRID])
 
 
-def test_few_points_give_the_same_picture(tmp_path):
-    path = tmp_path / "adaptive.h5"
-    landscape = measure(valley, path, sampling="adaptive", tolerance=0.01)
+@pytest.fixture(scope="module")
+def landscape(tmp_path_factory):
+    """That of the valley, whose default tolerance is 0.01."""
+    return measure(valley, tmp_path_factory.mktemp("adaptive") / "landscape.h5", sampling="adaptive")
+
+
+def test_few_points_give_the_same_picture(landscape):
     truth = exact(valley)
     error = abs(landscape.loss - truth) / np.ptp(truth)
     assert error.max() < 0.01
@@ -75,25 +80,23 @@ def test_few_points_give_the_same_picture(tmp_path):
     held_out = rf"largest error at {report['held_out']} held-out points"
     assert held_out in sampling_text(landscape)
     assert f"{report['interpolated']} of 4225 points interpolated" in repr(landscape)
-    assert Landscape.load(path).attributes["sampling"] == report
+    assert Landscape.load(landscape.path).attributes["sampling"] == report
     note = f"{measured.sum()} of 4,225 points measured, {report['interpolated']:,} interpolated"
     assert note in landscape.plot_contour().get_title()
 
 
 @pytest.mark.parametrize("size", [12, 40, 65, (7, 50)])
-def test_the_fewest_points_are_those_of_a_plane_as_smooth_as_can_be(size):
-    report = evaluate(
-        plane(), surface(lambda place: 1 + place.sum()), size=size, sampling="adaptive", tolerance=0.1, progress=False,
-        device_ids=[0],
-    )  # fmt: skip
+def test_the_fewest_points_are_those_of_a_plane_as_smooth_as_can_be(size, capsys):
+    how = {"size": size, "sampling": "adaptive", "tolerance": 0.1, "device_ids": [0]}
+    report = evaluate(plane(), surface(lambda place: 1 + place.sum()), **how)
+    assert "100 %" in capsys.readouterr().err
     measured = int((report.status == PointStatus.MEASURED).sum())
     # Some of the worst points are looked at besides.
     assert 0 <= measured - fewest_points(report.loss.shape, "adaptive") <= 8
 
 
 @pytest.mark.slow
-def test_every_text_says_what_is_estimated_and_what_may_be_missed():
-    landscape = measure(valley, sampling="adaptive")
+def test_every_text_says_what_is_estimated_and_what_may_be_missed(landscape):
     report = landscape.attributes["sampling"]
     missed = f"features narrower than {report['largest_gap']} points may be missed"
     estimated = f"largest estimated error {100 * report['estimated_error']:.2g} % of the range of losses"
@@ -141,10 +144,8 @@ def test_nothing_is_interpolated_over_an_edge(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_finished_adaptive_landscape_is_not_measured_again_and_can_be_completed(tmp_path):
-    path = tmp_path / "landscape.h5"
-    first = measure(valley, path, sampling="adaptive")
-    calls = []
+def test_a_finished_adaptive_landscape_is_not_measured_again_and_can_be_completed(landscape, tmp_path):
+    first, path, calls = landscape, shutil.copy(landscape.path, tmp_path), []
 
     def again(**options):
         calls.clear()
@@ -178,7 +179,7 @@ def slow(function, clock, seconds, after=0):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampling", [pytest.param("full", marks=pytest.mark.slow), "adaptive"])
+@pytest.mark.parametrize("sampling", ["full", "adaptive"])
 def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling, monkeypatch):
     path = tmp_path / "landscape.h5"
     budget = 3 if sampling == "full" else "3s"
@@ -196,27 +197,6 @@ def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling, monkeypatch):
     went_on = measure(valley, path, sampling=sampling, tolerance=0.00001)
     assert went_on.complete
     assert went_on.report.resumed == measured.sum()
-
-
-@pytest.mark.slow
-def test_a_budget_counts_what_has_no_value_yet(tmp_path, capsys, monkeypatch):
-    """45 of 49 points without a value are not interpolated, and the bar does not say that all are done."""
-    axis = np.linspace(-1, 1, 7)
-    how = {"x": axis, "y": axis, "device_ids": [0], "budget": 1.2}
-    slowly = surface(slow(valley, FalseClock(monkeypatch), 0.2))
-    continues = (
-        r"after \d of 49 points; of the others 4\d have no value yet: it is a coarse picture so far, as \d of the 49 "
-        r"points are measured between which it is interpolated\. The same call continues from here\."
-    )
-    with pytest.warns(UserWarning, match=continues):
-        landscape = evaluate(plane(), slowly, output=tmp_path / "landscape.h5", **how)
-    counts = landscape.status_counts
-    assert counts[PointStatus.PENDING] == 49 - counts[PointStatus.MEASURED] > 40
-    assert "100 %" not in capsys.readouterr().err
-    with pytest.warns(UserWarning, match=r"Give output= a path, and a later call can continue"):
-        evaluate(plane(), slowly, **how)
-    evaluate(plane(), surface(valley), **how | {"budget": None, "sampling": "adaptive", "tolerance": 0.3})
-    assert "100 %" in capsys.readouterr().err
 
 
 def test_a_budget_that_is_over_at_once(tmp_path, monkeypatch):

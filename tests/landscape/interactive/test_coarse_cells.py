@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from landscape.record.checks import PointStatus
-from landscape.sampling.coarse_cells import coarse_values
+from landscape.sampling.grids import coarse_values
 
 pytestmark = pytest.mark.slow
 

@@ -28,7 +28,7 @@ from landscape.grid.landscape_file import write_landscape
 from landscape.interactive.watch import FileWatch, WatchServer
 from landscape.planes import custom_plane
 from landscape.record.checks import PointStatus
-from landscape.record.lock import lock_landscape
+from landscape.record.writer import lock_landscape
 from workers import FunctionEvaluator
 
 pytest.importorskip("plotly")

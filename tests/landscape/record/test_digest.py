@@ -79,6 +79,13 @@ def test_flipped_bits(kind, tmp_path):
     assert len(places) / 2 < flip(kind, tmp_path / "a.h5", places) <= len(places)
 
 
+@pytest.fixture
+def path(tmp_path):
+    """A landscape file with losses of samples."""
+    (tmp_path / "a.h5").write_bytes(landscape_bytes(sampled()))
+    return tmp_path / "a.h5"
+
+
 @pytest.mark.parametrize("version", [3, 2])
 @pytest.mark.parametrize(
     "change",
@@ -91,10 +98,8 @@ def test_flipped_bits(kind, tmp_path):
         lambda file: file["checkpoints/x"].__setitem__(0, 1.0),
     ],
 )
-def test_a_changed_value_is_refused(change, version, tmp_path):
+def test_a_changed_value_is_refused(change, version, path):
     """Also where the version became one that had no digests."""
-    path = tmp_path / "a.h5"
-    path.write_bytes(landscape_bytes(sampled()))
     with h5py.File(path, "r+") as file:
         file.attrs.modify("format_version", version)
         change(file)
@@ -102,23 +107,18 @@ def test_a_changed_value_is_refused(change, version, tmp_path):
         read_landscape(path)
 
 
-def test_losses_of_samples_at_another_points_place(tmp_path):
-    path = tmp_path / "a.h5"
-    data = sampled()
-    path.write_bytes(landscape_bytes(data))
+def test_losses_of_samples_at_another_points_place(path):
     with h5py.File(path, "r+") as file:
         losses = file["samples/main/loss"].id
         losses.write_direct_chunk((0, 0, 0), losses.read_direct_chunk((0, 1, 0))[1])
     kept = read_landscape(path).kept_samples["main"]
-    np.testing.assert_array_equal(kept.at(1, 1), data.kept_samples["main"].at(1, 1))
+    np.testing.assert_array_equal(kept.at(1, 1), sampled().kept_samples["main"].at(1, 1))
     with pytest.raises(LandscapeDamagedError, match=r"the losses of samples at point \[0, 0\] of .* are damaged"):
         kept.at(0, 0)
     assert len(read_landscape(path).metrics["loss"]) == 2
 
 
-def test_what_a_user_adds_is_not_refused(tmp_path):
-    path = tmp_path / "a.h5"
-    path.write_bytes(landscape_bytes(sampled()))
+def test_what_a_user_adds_is_not_refused(path):
     with h5py.File(path, "r+") as file:
         file.attrs["temperature"] = 21.5
     assert read_landscape(path).attributes["temperature"] == 21.5

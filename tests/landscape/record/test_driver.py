@@ -6,9 +6,9 @@ import pytest
 from landscape.record.checks import PointStatus
 from landscape.record.driver import Experiment, forecast, forecast_text, measure, open_record
 from landscape.record.hdf5 import CURVATURE
-from landscape.record.lock import lock_landscape
 from landscape.record.record import Record, column, read_record, record_format
 from landscape.record.run import Run, job_seconds
+from landscape.record.writer import lock_landscape
 from workers.errors import CurvatureError
 from workers.function_evaluator import FunctionEvaluator
 from workers.measurement_options import MeasurementOptions
@@ -137,7 +137,6 @@ def test_the_end_of_a_job_is_the_budget_unless_one_is_given(pool, monkeypatch):
     assert Run.checked(options | {"budget": 7200.0}).budget == 7200
     job = Run.checked(options)
     job.began = float("-inf")
-    with pytest.warns(
-        UserWarning, match=r"the budget of 1 s, which the SLURM job leaves, ended the measurement after 0"
-    ):
+    ended = r"the budget of 1 s, which the SLURM job leaves, ended the measurement after 0 of 2 numbers\."
+    with pytest.warns(UserWarning, match=rf"{ended} Give output= a path, and a later call can continue"):
         run_of(OfNumbers([1, 2]), None, pool, job)

@@ -14,7 +14,7 @@ from landscape.interactive.page import page_html
 from landscape.interactive.watch import FileWatch
 from landscape.record.checks import PointStatus
 from landscape.record.identity import check_identity
-from landscape.record.lock import lock_landscape
+from landscape.record.writer import lock_landscape
 from landscape.summary_json import summary_json
 
 pytest.importorskip("plotly")

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import resource
+import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,9 +33,8 @@ from landscape.paths import fitting
 from landscape.paths.fitting import CURVE_FILE
 from landscape.record import driver
 from landscape.record.hdf5 import COMPARISON, CURVATURE, KINDS, LANDSCAPE, FileKind
-from landscape.record.lock import lock_landscape
 from landscape.record.run import Run
-from landscape.record.writer import FileWriter
+from landscape.record.writer import FileWriter, lock_landscape
 from workers.pools.in_process import InProcessPool
 
 pytestmark = [
@@ -184,11 +184,20 @@ def clock(monkeypatch):
     monkeypatch.setattr(Run, "spent", property(lambda _run: float(next(looks))))
 
 
+@pytest.fixture(scope="module")
+def measured():
+    """The folders in which each experiment was measured that nothing disturbed."""
+    return {}
+
+
 @pytest.fixture
-def whole(request, tmp_path):
-    """The file of an experiment that nothing disturbed."""
+def whole(request, measured, tmp_path_factory, tmp_path):
+    """The file of an experiment that nothing disturbed, in a folder of this test, with what lies beside it."""
     case = request.getfixturevalue("case")
-    case(tmp_path / "whole")
+    if case not in measured:
+        measured[case] = tmp_path_factory.mktemp("measured")
+        case(measured[case] / "whole")
+    shutil.copytree(measured[case], tmp_path, dirs_exist_ok=True)
     return case.bytes(tmp_path / "whole")
 
 

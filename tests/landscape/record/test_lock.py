@@ -8,7 +8,7 @@ import pytest
 from waiting import PATIENCE
 
 from landscape.errors import LandscapeWriteError
-from landscape.record.lock import is_being_written, lock_landscape
+from landscape.record.writer import is_being_written, lock_landscape
 
 CONTENTS = {
     "bytes": b"\xff\xfe", "superscript": "²".encode(), "arabic digits": "٣".encode(), "long": b"9" * 5000,

@@ -14,7 +14,7 @@ from scipy.interpolate import RectBivariateSpline
 from landscape.record.checks import PointStatus
 from landscape.sampling import adaptive_sampling
 from landscape.sampling.adaptive_sampling import AdaptiveSampling, predicted_loss
-from landscape.sampling.grid_levels import GridLevels
+from landscape.sampling.grids import GridLevels
 from landscape.sampling.refinement import linear, predict
 from landscape.sampling.tolerance import largest_gap, largest_share
 
@@ -72,6 +72,15 @@ class Survey:
 
     def fill(self):
         return self.sampling.fill({"loss": self.loss, "accuracy": self.loss / 2}, self.status)
+
+
+@pytest.fixture(scope="module")
+def lenet():
+    """A finished survey, what it gave, and the points of its check."""
+    survey = Survey(surface("lenet_random"))
+    while batch := survey.round():
+        held_out = batch
+    return survey, survey.fill(), held_out
 
 
 def errors(result, truth):
@@ -177,8 +186,7 @@ class TestHardSurfaces:
         assert result.report.measured < 300
 
     def test_a_relative_tolerance_holds_over_six_decades(self):
-        x, y = axes(65)
-        truth = 10 ** (3 * (x + 0.5 * np.sin(3 * y)))
+        truth = 10 ** (3 * (X + 0.5 * np.sin(3 * Y)))
         result = Survey(truth, relative=True).run()
         assert (np.abs(result.metrics["loss"] - truth) / truth).max() <= 0.01
         assert result.report.measured <= truth.size / 6
@@ -187,8 +195,7 @@ class TestHardSurfaces:
         assert (np.abs(plain.metrics["loss"] - truth) / truth).max() > 0.01
 
     def test_interpolated_losses_stay_positive_beside_a_wall(self):
-        x, y = axes(65)
-        assert (Survey(np.where(x + 0.3 * y > 0, 1.0, 1e-6)).run().metrics["loss"] > 0).all()
+        assert (Survey(np.where(X + 0.3 * Y > 0, 1.0, 1e-6)).run().metrics["loss"] > 0).all()
 
     @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
     def test_nothing_is_interpolated_beside_what_is_not_finite(self, value):
@@ -236,18 +243,17 @@ class TestLaws:
         measured = result.status == PointStatus.MEASURED
         np.testing.assert_array_equal(result.metrics["loss"][measured], truth[measured])
 
-    def test_a_filled_landscape_is_done(self):
-        survey = Survey(surface("lenet_random"))
-        first = survey.run()
+    def test_a_filled_landscape_is_done(self, lenet):
+        survey, first, _ = lenet
         again = survey.make()
         assert again.next_points(first.metrics["loss"], first.status) == []
         second = again.fill(first.metrics, first.status)
         np.testing.assert_array_equal(second.metrics["loss"], first.metrics["loss"])
         assert second.report == first.report
 
-    def test_what_was_measured_unasked_is_kept_and_changes_nothing_else(self):
-        truth = surface("lenet_random")
-        plain, survey = Survey(truth).run(), Survey(truth)
+    def test_what_was_measured_unasked_is_kept_and_changes_nothing_else(self, lenet):
+        finished, plain, _ = lenet
+        truth, survey = finished.truth, Survey(finished.truth)
         for place in [(1, 1), (30, 17), (63, 2)]:
             survey.measure(place)
         result = survey.run()
@@ -266,9 +272,8 @@ class TestLaws:
         assert (result.status[19:22, 19:22] == PointStatus.INTERPOLATED).sum() == 0
         assert np.isnan(result.metrics["loss"]).sum() == 1
 
-    def test_metrics_without_a_claim_are_linear_between_measured_points(self):
-        survey = Survey(surface("lenet_random"))
-        result = survey.run()
+    def test_metrics_without_a_claim_are_linear_between_measured_points(self, lenet):
+        survey, result, _ = lenet
         steps = np.round(survey.truth)
         measured = result.status == PointStatus.MEASURED
         metrics = {"loss": survey.loss, "accuracy": np.where(measured, steps, np.nan)}
@@ -276,9 +281,9 @@ class TestLaws:
         np.testing.assert_array_equal(accuracy[measured], steps[measured])
         assert steps.min() <= accuracy.min() <= accuracy.max() <= steps.max()
 
-    def test_the_seed_chooses_the_held_out_points(self):
-        truth = surface("lenet_random")
-        one, other = (Survey(truth, seed=seed).run() for seed in (0, 1))
+    def test_the_seed_chooses_the_held_out_points(self, lenet):
+        survey, one, _ = lenet
+        other = Survey(survey.truth, seed=1).run()
         assert one.report.measured == other.report.measured
         assert not np.array_equal(one.status, other.status)
 
@@ -337,17 +342,13 @@ class TestReport:
         result = Survey(np.linspace(0, 1, math.prod(shape)).reshape(shape)).run()
         assert result.report.largest_gap == gap
 
-    def test_held_out_points_join_the_prediction_and_their_errors_are_those_from_before(self):
-        truth = surface("lenet_random")
-        survey = Survey(truth)
-        while batch := survey.round():
-            last = batch
-        plain = survey.fill()
-        share = 0.005 * np.ptp(truth)
+    def test_held_out_points_join_the_prediction_and_their_errors_are_those_from_before(self, lenet):
+        survey, plain, last = lenet
+        share, moved = 0.005 * np.ptp(survey.truth), Survey(survey.truth)
+        moved.loss, moved.status = survey.loss.copy(), survey.status
         for place in last:
-            survey.loss[place] += share
-        survey.sampling = survey.make()
-        moved = survey.fill()
+            moved.loss[place] += share
+        moved = moved.fill()
         np.testing.assert_array_equal(moved.status, plain.status)
         gaps = plain.status == PointStatus.INTERPOLATED
         change = (moved.metrics["loss"] - plain.metrics["loss"])[gaps]
@@ -359,7 +360,7 @@ class TestReport:
         assert moved.report.estimated_error == plain.report.estimated_error
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("size", [pytest.param(65, marks=pytest.mark.slow), 129])
+    @pytest.mark.parametrize("size", [65, 129])
     def test_held_out_points_make_errors_smaller(self, size):
         ratios = []
         for known in [*analytic_surfaces(1, (size,)), KnownSurface("LeNet", finer(surface("lenet_random"), size))]:
@@ -380,8 +381,8 @@ class TestReport:
         assert len(ratios) >= 10
         assert np.exp(np.mean(np.log(ratios))) <= {65: 0.97, 129: 0.85}[size]
 
-    def test_a_passed_check(self):
-        report = Survey(surface("lenet_random")).run().report
+    def test_a_passed_check(self, lenet):
+        report = lenet[1].report
         assert report.share_beyond_95 == pytest.approx(1 - 0.05 ** (1 / report.held_out))
         assert Survey(ROUGH["noise"][0]).run().report.to_json()["share_beyond_95"] is None
 

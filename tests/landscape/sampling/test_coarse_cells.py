@@ -7,11 +7,10 @@ import pytest
 
 from landscape.record.checks import PointStatus
 from landscape.sampling.adaptive_sampling import AdaptiveSampling
-from landscape.sampling.coarse_cells import coarse_values, covering_points
-from landscape.sampling.grid_levels import GridLevels
+from landscape.sampling.grids import GridLevels, coarse_values, covering_points
 from landscape.sampling.sampling import full_grid
 
-MEASURED, FAILED, PENDING = PointStatus.MEASURED, PointStatus.FAILED, PointStatus.PENDING
+PENDING, MEASURED, INTERPOLATED, FAILED = PointStatus
 
 
 def begun(shape, count):
@@ -72,23 +71,14 @@ def test_a_whole_grid_of_the_order_leaves_nothing_uncovered_in_rectangles(shape)
         assert (column == column[:1]).all()
 
 
-def test_no_holes_between_a_finer_grid_and_a_coarser_one():
-    for count in range(16, 200, 7):
-        status = begun((50, 50), count)
-        assert (covering_points(status) >= 0).sum() == 2500 - count
-
-
-def test_two_percent_cover_nearly_everything():
-    for side in (40, 100, 400):
-        status = begun((side, side), side * side // 50)
-        assert (covering_points(status) >= 0).sum() == (status == PENDING).sum()
-
-
-def test_what_is_measured_first_of_an_adaptive_landscape_is_coarse_as_well():
-    status = np.full((40, 40), PENDING, np.uint8)
-    asked = AdaptiveSampling((40, 40)).next_points(np.full((40, 40), np.nan), status)
-    status.flat[asked[:32]] = MEASURED
-    assert (covering_points(status) >= 0).sum() == 1600 - 32
+def test_a_few_points_of_the_order_cover_all_others():
+    """Also between a finer grid and a coarser one, and those that an adaptive landscape begins with."""
+    adaptive = np.full((40, 40), PENDING, np.uint8)
+    asked = AdaptiveSampling((40, 40)).next_points(np.full((40, 40), np.nan), adaptive)
+    adaptive.flat[asked[:32]] = MEASURED
+    counts = [(50, count) for count in range(16, 200, 7)] + [(side, side * side // 50) for side in (40, 100, 400)]
+    for status in (adaptive, *(begun((side, side), count) for side, count in counts)):
+        np.testing.assert_array_equal(covering_points(status) >= 0, status == PENDING)
 
 
 def test_a_failed_point_covers_nothing_and_no_other_point_steps_in():
@@ -97,12 +87,6 @@ def test_a_failed_point_covers_nothing_and_no_other_point_steps_in():
     lost = int(np.flatnonzero(status.reshape(-1) == MEASURED)[5])
     status.flat[lost] = FAILED
     np.testing.assert_array_equal(covering_points(status), np.where(whole == lost, -1, whole))
-
-
-def test_interpolated_points_cover_nothing():
-    status = np.full((9, 9), PENDING, np.uint8)
-    status[4, 4] = PointStatus.INTERPOLATED
-    assert (covering_points(status) == -1).all()
 
 
 def test_a_far_point_covers_its_own_surroundings_alone():
@@ -126,6 +110,8 @@ def test_values_are_those_of_the_points_and_nothing_else_gets_one():
         assert np.isnan(coarse_values(values, status)[points == first]).all()
 
 
-@pytest.mark.parametrize("status", [PENDING, MEASURED])
-def test_nothing_to_cover_or_nothing_to_cover_it_with(status):
-    assert (covering_points(np.full((5, 7), status, np.uint8)) == -1).all()
+@pytest.mark.parametrize(("others", "middle"), [(PENDING, PENDING), (MEASURED, MEASURED), (PENDING, INTERPOLATED)])
+def test_nothing_to_cover_or_nothing_to_cover_it_with(others, middle):
+    status = np.full((5, 7), others, np.uint8)
+    status[2, 3] = middle
+    assert (covering_points(status) == -1).all()

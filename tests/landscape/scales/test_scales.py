@@ -14,48 +14,38 @@ DRAWINGS = [plot_contour, plot_surface]
 
 
 class TestScale:
-    def test_positive_values_over_decades_are_logarithmic(self):
+    @pytest.mark.parametrize(
+        ("values", "kind", "extend", "label"),
+        [
+            (np.geomspace(0.03, 40, 50), "log", "neither", "loss (log scale)"),
+            (np.linspace(2, 3, 50), "linear", "neither", "loss"),
+            (np.linspace(-3, 3, 50), "linear", "neither", "loss"),
+            (np.sinh(np.linspace(-12, 12, 101)), "symlog", "neither", "loss (log scale around 0)"),
+            (np.append(np.linspace(2.0, 2.1, 500), 1e6), "linear", "max", "loss (clipped above 2.1)"),
+            (np.append(0.0, np.geomspace(1e-3, 1, 30)), "log", "min", "loss (log scale, 0 drawn as 0.001)"),
+        ],
+        ids=["decades", "narrow", "negative", "decades of both signs", "an outlier", "a zero"],
+    )
+    def test_kinds_of_which_nan_and_infinities_have_no_say(self, values, kind, extend, label):
+        scale = choose_scale(values)
+        assert (scale.kind, scale.extend, scale.label("loss")) == (kind, extend, label)
+        assert repr(choose_scale(np.append(values, [np.nan, np.inf, -np.inf]))) == repr(scale)
+
+    def test_levels_and_ends(self):
         scale = choose_scale(np.geomspace(0.03, 40, 50))
-        assert scale.kind == "log"
         assert (scale.low, scale.high) == (0.03, 40)
         assert scale.levels.tolist() == [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20]
         assert scale.texts() == ["0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "20"]
-        assert (scale.extend, scale.label("loss")) == ("neither", "loss (log scale)")
-
-    def test_narrow_and_negative_values_are_linear(self):
-        assert choose_scale(np.linspace(2, 3, 50)).kind == "linear"
-        scale = choose_scale(np.linspace(-3, 3, 50))
-        assert scale.kind == "linear"
-        assert 0 in scale.levels
-        assert scale.label("loss") == "loss"
-
-    def test_both_signs_over_decades_are_logarithmic_around_zero(self):
-        scale = choose_scale(np.sinh(np.linspace(-12, 12, 101)))
-        assert scale.kind == "symlog"
-        assert 0 in scale.levels
-        assert scale.levels[0] < -100
-        assert scale.label("loss") == "loss (log scale around 0)"
-
-    def test_nan_and_infinities_have_no_say(self):
-        values = np.geomspace(0.03, 40, 50)
-        with_others = np.concatenate([values, [np.nan, np.inf, -np.inf]])
-        assert repr(choose_scale(with_others)) == repr(choose_scale(values))
-
-    def test_outliers_do_not_take_all_the_colours(self):
-        values = np.concatenate([np.linspace(2.0, 2.1, 500), [1e6]])
-        scale = choose_scale(values)
-        assert scale.kind == "linear"
-        assert scale.high == 2.1
-        assert scale.clipped_above
-        assert scale.extend == "max"
-        assert scale.label("loss") == "loss (clipped above 2.1)"
+        assert 0 in choose_scale(np.linspace(-3, 3, 50)).levels
+        both = choose_scale(np.sinh(np.linspace(-12, 12, 101))).levels
+        assert 0 in both
+        assert both[0] < -100
+        clipped = choose_scale(np.append(np.linspace(2.0, 2.1, 500), 1e6))
+        assert (clipped.high, clipped.clipped_above) == (2.1, True)
 
     def test_zeros_do_not_prevent_a_logarithm(self):
-        scale = choose_scale(np.concatenate([[0.0], np.geomspace(1e-3, 1, 30)]))
-        assert scale.kind == "log"
-        assert scale.low == 1e-3
-        assert scale.label("loss") == "loss (log scale, 0 drawn as 0.001)"
-        assert (scale.clipped_below, scale.extend) == (False, "min")
+        scale = choose_scale(np.append(0.0, np.geomspace(1e-3, 1, 30)))
+        assert (scale.low, scale.clipped_below) == (1e-3, False)
         both = choose_scale(np.array([-1.0, 0.1, 2.0]), "log")
         assert both.label("loss") == "loss (log scale, 0 and less drawn as 0.1)"
         low = np.concatenate([[0.0, 1e-9], np.geomspace(1, 9, 30)])
