@@ -51,8 +51,14 @@ class Environment:
     one_core: bool = False
 
 
-_KERAS = ("collectors/keras.py", "collectors/networks/keras_network.py", "workers/keras/*")
-_JAX = ("collectors/jax.py", "collectors/networks/jax_*.py", "workers/jax/*")
+_KERAS = (
+    "collectors/keras.py",
+    "collectors/networks/keras_network.py",
+    "collectors/weights/keras_file.py",
+    "collectors/weights/tensorflow_file.py",
+    "workers/keras/*",
+)
+_JAX = ("collectors/jax.py", "collectors/networks/jax_*.py", "collectors/weights/jax_file.py", "workers/jax/*")
 ENVIRONMENTS = (
     Environment(
         "test-trainers",
