@@ -60,7 +60,7 @@ class KerasEvaluator(ArrayEvaluator):
             if setup.options.buffers == "recalibrate":
                 batches = sets[0].samples.batches(setup.options.recalibration_batch_size)
                 warn_and_note(sets[0].notes, *check_recalibration(self._by_batch.normalizes_by_batch, batches))
-                statistics = self._by_batch.averaged_statistics
+                statistics = self._by_batch.statistics_of
             warn_and_note(sets[0].notes, *rounding_notes(judge))
         candidates: list[Total] = [BatchLoss(loss)]
         with contextlib.suppress(ValueError):

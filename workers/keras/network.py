@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import keras
-import numpy as np
 from keras.src.backend import get_keras_mask, set_keras_mask
 from numpy.typing import NDArray
 
@@ -133,13 +132,9 @@ class KerasNetwork:
         """Returns the network as it was built, for derivatives."""
         return self if self._precision == "float32" else KerasNetwork(self._network, self._following)
 
-    def averaged_statistics(self, batches: Iterable[Batch]) -> dict[str, NDArray[Any]]:
-        """Returns the mean over batches of the statistics of each, which the network takes in."""
-        parts: dict[str, list[NDArray[Any]]] = {}
-        for batch in batches:
-            for name, statistic in call_network(self.forward, batch.inputs).statistics.items():
-                parts.setdefault(name, []).append(to_array(statistic))
-        return {name: np.asarray(np.mean(values, axis=0, dtype=np.float64)) for name, values in parts.items()}
+    def statistics_of(self, batch: Batch) -> dict[str, NDArray[Any]]:
+        found = call_network(self.forward, batch.inputs).statistics
+        return {name: to_array(statistic) for name, statistic in found.items()}
 
     def trained(self, names: Sequence[str]) -> list[Any]:
         """Returns the back end's own variables."""

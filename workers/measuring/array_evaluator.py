@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,7 +67,7 @@ class ArrayEvaluator(NetworkEvaluator):
         candidates: Sequence[Total],  # the loss, batch by batch; where there is one, the same as sums over samples
         metrics: Mapping[str, Total],
         setup: MeasurementSetup,
-        statistics: Callable[[Iterable[Batch]], State] | None = None,  # of normalization, averaged; None: cannot be
+        statistics: Callable[[Batch], State] | None = None,  # of normalization, of one batch; None: cannot be had
     ) -> None:
         super().__init__()
         self._options, self._statistics = setup.options, statistics
@@ -161,8 +161,15 @@ class ArrayEvaluator(NetworkEvaluator):
         return self._network.settings(self._threads)
 
     def _recalibrate(self, *, roughly: bool = False) -> None:
-        if self._options.buffers == "recalibrate" and self._statistics is not None:
-            self._network.write(self._statistics(self._batches_for_statistics(self._options, roughly)))
+        """Gives the network the mean over batches of the statistics of each."""
+        if self._options.buffers != "recalibrate" or self._statistics is None:
+            return
+        found: dict[str, list[NDArray[Any]]] = {}
+        for batch in self._batches_for_statistics(self._options, roughly):
+            for name, values in self._statistics(batch).items():
+                found.setdefault(name, []).append(values)
+        means = {name: np.asarray(np.mean(parts, axis=0, dtype=np.float64)) for name, parts in found.items()}
+        self._network.write(means)
 
     def _measure_set(self, item: MeasuredSet) -> dict[str, Any]:
         """Returns the values of a data set where the network is, and the losses of its samples where these are kept."""

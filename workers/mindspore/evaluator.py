@@ -46,7 +46,7 @@ class MindSporeEvaluator(ArrayEvaluator):
             with closing_on_failure(self._cell), callback_errors():
                 followed = self._cell.batch_statistics(batches[0])
                 warn_and_note(sets[0].notes, *check_recalibration(bool(followed), batches))
-            statistics = functools.partial(self._cell.averaged_statistics, followed)
+            statistics = functools.partial(self._cell.statistics_of, followed)
         super().__init__(self._cell, sets, make_candidates(loss), totals, setup, statistics)
 
     def products(self, settings: ProductSettings) -> MindSporeProducts:

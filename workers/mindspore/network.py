@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import mindspore
@@ -86,14 +86,10 @@ class MindSporeNetwork:
         finally:
             self.write(before)
 
-    def averaged_statistics(self, statistics: BatchStatistics, batches: Iterable[Batch]) -> dict[str, NDArray[Any]]:
-        """Returns the mean over batches of the statistics of each, which the network takes in."""
+    def statistics_of(self, layers: BatchStatistics, batch: Batch) -> dict[str, NDArray[Any]]:
         names = {id(entry.tensor): name for name, entry in self._tensors.items()}
-        parts: dict[str, list[NDArray[Any]]] = {}
-        for batch in batches:
-            for tensor, values in statistics.of_pass(functools.partial(self._run, batch)):
-                parts.setdefault(names[id(tensor)], []).append(values)
-        return {name: np.asarray(np.mean(values, axis=0, dtype=np.float64)) for name, values in parts.items()}
+        found = layers.of_pass(functools.partial(self._run, batch))
+        return {names[id(tensor)]: values for tensor, values in found}
 
     def _run(self, batch: Batch) -> None:
         outputs = call_network(self.forward, batch.inputs)
