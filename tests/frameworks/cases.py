@@ -27,6 +27,9 @@ from workers.measurement_plan import MeasurementPlan
 HERE = Path(__file__).parent
 # What scripts of processes of their own put into sys.path.
 FOLDERS = [str(folder) for folder in (HERE.parent / "support", HERE, HERE.parents[1])]
+# Before any test file imports Keras.
+os.environ.setdefault("KERAS_BACKEND", "torch")
+
 # Framework to the packages that it needs; a session of make says which must be there (test_sessions.py).
 PACKAGES = {
     "torch": ("torch",),
@@ -35,7 +38,7 @@ PACKAGES = {
     "transformers": ("transformers", "peft"),
     "composer": ("composer",),
     "deepspeed": ("deepspeed",),
-    "keras": ("keras", os.environ.get("KERAS_BACKEND", "torch")),
+    "keras": ("keras", os.environ["KERAS_BACKEND"]),
     "jax": ("jax", "flax", "optax"),
     "mindspore": ("mindspore",),
     "trackers": ("wandb", "mlflow"),
