@@ -209,9 +209,8 @@ def test_all_slow_tests_of_this_project_can_be_selected(ours):
     assert not found.everything
     assert found.near > 0.9 * (len(found.tests) + len(found.others))
     assert 0.8 * selection.MOST < len(found.tests) <= selection.MOST
-    missing = {environment.target for environment in selection.ENVIRONMENTS} - set(found.environments)
-    assert missing <= {"test-mindspore", "test-keras-on-tensorflow"}  # one of the two has its turn
-    assert len(missing) == 1
+    # MindSpore's, whose adapters do not reach it, is the one that has its turn.
+    assert {environment.target for environment in selection.ENVIRONMENTS} <= set(found.environments)
 
 
 @pytest.mark.parametrize(

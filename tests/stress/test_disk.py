@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,9 @@ from waiting import PATIENCE, Gate, wait_until
 import landscape.record.driver
 from landscape import Landscape, evaluate
 from landscape.errors import LandscapeLockedError, LandscapeWriteError
-from landscape.grid.landscape_file import landscape_bytes
+from landscape.grid.landscape_file import LANDSCAPE_FILE
 from landscape.planes import custom_plane
 from landscape.record.checks import PointStatus
-from landscape.record.hdf5 import LANDSCAPE
 from landscape.record.writer import FileWriter
 from workers import FunctionEvaluator
 from workers.pools import in_process
@@ -255,7 +255,7 @@ def test_room_that_comes_back_before_the_end_saves_all_that_was_measured(
 def test_a_failure_of_the_last_regular_write_is_not_kept_quiet(small_disk: Path) -> None:
     path, trouble = small_disk / "landscape.h5", FullDisk(small_disk)
     shown, _ = measure(None)
-    writer = FileWriter(path, shown, landscape_bytes, LANDSCAPE, 0.005)
+    writer = FileWriter(path, shown, replace(LANDSCAPE_FILE, flush_seconds=0.005))
     writer.__enter__()
     trouble.fill()
     writer.update(lambda: None)
@@ -269,7 +269,7 @@ def test_a_failure_of_the_last_regular_write_is_not_kept_quiet(small_disk: Path)
 def test_a_survey_that_ends_while_a_write_is_due_ends(tmp_path: Path) -> None:
     """The writer's thread once missed that it was to end, and the survey waited for it for ever."""
     shown, _ = measure(None)
-    writer = FileWriter(tmp_path / "landscape.h5", shown, landscape_bytes, LANDSCAPE, 0.0)
+    writer = FileWriter(tmp_path / "landscape.h5", shown, replace(LANDSCAPE_FILE, flush_seconds=0.0))
     write = writer._write
     closing = threading.Thread(target=writer._flushes.close, daemon=True)
 
