@@ -27,7 +27,7 @@ from landscape.errors import LandscapeLockedError, LandscapeWriteError
 from landscape.grid.landscape_file import LANDSCAPE_FILE
 from landscape.planes import custom_plane
 from landscape.record.checks import PointStatus
-from landscape.record.writer import FileWriter
+from landscape.record.writer import FileFormat, FileWriter
 from workers import FunctionEvaluator
 from workers.pools import in_process
 
@@ -85,8 +85,8 @@ def undisturbed(tmp_path: Path, _same_bytes: None) -> bytes:
 class Watched(FileWriter[Any]):
     """Writes whenever a point is measured, and knows what it does."""
 
-    def __init__(self, path: Path, data: Any, *how: Any, **more: Any) -> None:
-        super().__init__(path, data, *how[:-1], 0.0, **more)
+    def __init__(self, path: Path, data: Any, format: FileFormat[Any]) -> None:
+        super().__init__(path, data, replace(format, flush_seconds=0.0))
         self.points = self.changes = self._written = 0
         self.when_failing: Callable[[], object] = lambda: None
 
