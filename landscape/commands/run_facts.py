@@ -174,7 +174,7 @@ def _file_text(file: FoundFile) -> str:
     if header is None:
         return f"{file.place.name}: {file.problem}"
     shape = " x ".join(map(str, reversed(header.shape)))
-    unit = {"curvature": f"{header.attributes.get('unit', 'set')}s", "comparison": "lines"}.get(file.word, "points")
+    unit = {"curvature": str(header.attributes.get("unit", "set")), "comparison": "line"}.get(file.word, "point")
     counts = [f"{count:,} {status.name.lower()}" for status, count in header.counts.items() if count]
     # What is measured comes first, as everybody asks for that.
     counts.sort(key=lambda text: not text.endswith("measured"))
@@ -182,7 +182,7 @@ def _file_text(file: FoundFile) -> str:
     share = share_of(header.attributes)
     unfinished = f"the share {share} of a landscape" if share else "not complete"
     state = "being measured now" if file.being_measured else "complete" if header.complete else unfinished
-    about = ", ".join([*([str(kind)] if kind else []), f"{shape} {unit}", *counts])
+    about = ", ".join([*([str(kind)] if kind else []), f"{shape} {unit}{'' if header.shape == (1,) else 's'}", *counts])
     return f"{file.place.name}: {about}; {state}"
 
 

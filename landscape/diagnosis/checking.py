@@ -86,7 +86,8 @@ class _Check:
 
     def _states(self, space: WeightSpace) -> dict[int, AlignedState]:
         states = {number: align(self._run.checkpoint(number, space), space) for number in self._numbers}
-        self.findings += _trainable(space, self._run.metadata.network.get("trainable"))
+        if not self._run.metadata.imported:  # checkpoints alone do not say what was frozen
+            self.findings += _trainable(space, self._run.metadata.network.get("trainable"))
         first, last = self._numbers[0], self._numbers[-1]
         one, other = states[first], states[last]
         if all(one.read(info.name).tobytes() == other.read(info.name).tobytes() for info in space.trainable):

@@ -11,7 +11,7 @@ from collectors.run_directory.metadata import RunMetadata
 from collectors.summary.recorded_values import RecordedTraining
 from collectors.weights.aligned import AlignedState
 
-from .diagnosis import Fact, Finding
+from .diagnosis import ComparedLoss, Fact, Finding
 from .facts import data_set_of, loss_of, samples_in
 from .measuring import Comparison, MeasuredRun, compare, measure_run
 from .trials import Trial, trials_of, what_mends
@@ -39,17 +39,24 @@ class LossCheck:
         # The factor says how many times as large as a sample's loss a batch's is; None: as callback_fn's loss has it.
         steps_of = 1 if self.unit == "step" else self.metadata.step_per_epoch
         batch = self.training.batch_size
-        if steps_of is None or (measured.is_sum and batch is None):
+        if steps_of is None:
             return None
         if factor is None:
             factor = float(batch or 1) if measured.is_sum else 1.0
         steps = {number: number * steps_of for number in self.states}
         found = [compare(losses, steps, self.training.losses, factor) for losses in measured.losses.values()]
-        return next((item for item in found if item.fits), found[0])
+        best = next((item for item in found if item.fits), found[0])
+        # Where nothing says how large a batch was, sums can be told from means alone.
+        return best if not self._is_of_unknown_batches(measured) or _is_mean(best) else None
+
+    def _is_of_unknown_batches(self, measured: MeasuredRun) -> bool:
+        return measured.is_sum and self.training.batch_size is None
 
     def findings(self, measured: MeasuredRun, found: Comparison) -> list[Finding]:
         if not found.decides:
             return []
+        if self._is_of_unknown_batches(measured):
+            return [self._another_sum(measured, found.rows[-1], "that of a sample fits")]
         if not found.fits and (of_scale := self._scale(measured, found)) is not None:
             return [of_scale]
         if found.is_higher:
@@ -74,7 +81,7 @@ class LossCheck:
         if size is not None and known not in (None, size):
             found.append(Fact("samples", f"Training had {known:,} samples, callback_fn's data set has {size:,}."))
         before, now = self.metadata.network.get("name"), measured.description.space.network
-        if before not in (None, now):
+        if before not in (None, now) and not self.metadata.imported:  # whose name is how a user calls it
             found.append(Fact("network", f"Training had the network {before}, callback_fn has {now}."))
         loss, before = loss_of(self.result), self.training.loss_function
         now = getattr(loss, "__name__", type(loss).__name__)
@@ -135,11 +142,20 @@ class LossCheck:
         other = self.compare(measured, there)
         if batch == 1 or other is None or not other.fits or not sum(near) * 2 >= len(found.trained):
             return None
+        return self._another_sum(measured, row, f"those of a batch of {batch} differ by that factor")
+
+    def _another_sum(self, measured: MeasuredRun, row: ComparedLoss, why: str) -> Finding:
         ours, theirs = ("sum", "mean") if measured.is_sum else ("mean", "sum")
         return Finding(
             "loss",
-            f"callback_fn's loss is a {ours} over samples, but training logged a {theirs}: those of a batch of {batch} "
-            f"differ by that factor, such as {row.measured:.3g} at {self.unit} {row.number}.",
+            f"callback_fn's loss is a {ours} over samples, but training logged a {theirs}: {why}, such as "
+            f"{row.measured:.3g} at {self.unit} {row.number}.",
             f"a loss {row.interval} there.",
             f'build the loss with reduction="{theirs}", as in training.',
         )
+
+
+def _is_mean(found: Comparison) -> bool:
+    """Returns whether what was logged is the mean of what was measured, and no sum of several samples."""
+    measured, logged = (sum(getattr(row, name) for row in found.trained) for name in ("measured", "logged"))
+    return found.fits and measured < 2 * logged < 4 * measured

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
 
-from collectors import Model, SummaryCollector
+from collectors import Model, SummaryCollector, import_checkpoints
 from landscape import SummaryLandscape
 from workers import FunctionEvaluator
 from workers.pools.first_call import other_random_numbers
@@ -437,3 +437,43 @@ def test_a_wrong_argument_is_an_error_and_no_finding(run, options, error, text):
         run.check(3)
     with pytest.raises(error, match=text):
         run.check(returns(), **options)
+
+
+def by_hand(folder, loss):
+    """Trains in a loop of its own, of which nothing but losses is recorded; returns the run."""
+    torch.manual_seed(1)
+    network, (inputs, targets) = Plain(), samples()
+    optimizer = torch.optim.Adam(network.parameters(), 0.02)
+    wanted = {"unit": "epoch", "intervals": [range(9)], "num_samples": 512}
+    collector = SummaryCollector(
+        folder, 1, {"collect_metric": True}, keep_default_action=False, collect_landscape=wanted
+    )
+    with collector.watch(network) as watched:
+        for _ in range(8):
+            for batch in torch.randperm(len(inputs)).split(BATCH):
+                optimizer.zero_grad()
+                value = loss(network(inputs[batch]), targets[batch])
+                value.backward()
+                optimizer.step()
+                watched.step(value)
+            watched.end_epoch()
+    return SummaryLandscape(folder)
+
+
+def test_sums_of_batches_whose_size_nobody_recorded(tmp_path):
+    summed = functools.partial(nn.CrossEntropyLoss, reduction="sum")
+    found = by_hand(tmp_path / "mean", nn.CrossEntropyLoss()).check(returns(summed))
+    (finding,) = found.findings
+    assert "is a sum over samples, but training logged a mean: that of a sample fits" in finding.seen
+    assert 'reduction="mean"' in finding.remedy
+    right = by_hand(tmp_path / "sum", summed()).check(returns(summed))
+    assert right.findings == ()
+    assert "are sums over batches whose size nobody recorded" in right.facts[-1].text
+
+
+def test_checkpoints_that_were_imported_do_not_say_what_was_frozen(run, tmp_path):
+    files = sorted((run._path / "ckpt_dir").glob("Plain_*_epoch.safetensors"))
+    imported = import_checkpoints(tmp_path / "imported", files)
+    found = SummaryLandscape(imported.path).check(returns())
+    assert found.findings == ()
+    assert "Training had the network" not in str(found)
