@@ -200,7 +200,7 @@ OPTIONS: Mapping[str, Option] = {
         "seeded for each batch, by ``seed`` and the batch's place, and put back afterwards; so the data set's own "
         "batches are kept, nothing is compiled, and the file says so.", panel="Samples"),
     "extremes": Option(False, check_bool, "whether the largest and the lowest eigenvalue of the Hessian are measured "
-        "at every point (PyTorch), as ``max_eigenvalue``, ``min_eigenvalue`` and ``convexity_ratio``, their |min / "
+        "at every point, as ``max_eigenvalue``, ``min_eigenvalue`` and ``convexity_ratio``, their |min / "
         "max|. A point then costs a hundred times its loss or more; the forecast says how long all takes. Needs "
         'sampling="full".', panel="Samples"),
     "keep_samples": Option(False, check_bool, "whether the loss of each sample is kept at every measured point, beside "

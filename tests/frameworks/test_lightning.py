@@ -272,9 +272,8 @@ class TestEvaluatorFrom:
     def loss(self, module, stage=None, data=DataModule):
         own, network, loader, _ = evaluator_from(module, data, stage=stage)()
         network.eval()
-        run = own.forward(network)
         with torch.no_grad():
-            return [run(batch).loss.item() for batch in loader]
+            return [own.forward(network, batch).loss.item() for batch in loader]
 
     def test_classes_objects_and_loaders(self, package):
         lit_model, data_module = CLASSES[package]

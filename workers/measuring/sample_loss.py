@@ -62,7 +62,7 @@ class SummedLoss(Total):
         numbers = values[: len(names)] if self._reduction == "sum" else [weight, *values[: len(names)]]
         if self.groups is not None:
             names += self.groups.names
-            numbers += self.groups.means(*self.sums)
+            numbers.extend(self.groups.means(*self.sums))  # NumPy would add what += is to append
         samples = {SAMPLE_LOSSES: own_losses(*self.sums)} if self.keeps_samples else {}
         return Pending(numbers, functools.partial(self._finish, names), samples)
 
