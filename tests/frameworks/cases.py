@@ -13,7 +13,7 @@ from measured_planes import measure_plane
 from PIL import Image
 
 from collectors.callbacks.callback import EVAL_HOOKS, TRAIN_HOOKS, Callback
-from collectors.networks.readers import read_network
+from collectors.networks.readers import describe_network, read_network
 from collectors.networks.weight_space import direction_dtype
 from collectors.run_directory import RunDirectory
 from collectors.weights.foreign_checkpoint import read_checkpoint
@@ -159,6 +159,15 @@ def own_plane(built, evaluator, seed=0, scale=0.3):
     ]
     parameters, buffers = ({info.name: state[info.name] for info in part} for part in (space.parameters, space.buffers))
     return parameters, directions, buffers
+
+
+def line_of(network, seed=2):
+    """Returns a network's parameters, one random direction and its buffers."""
+    space, state = describe_network(network), read_network(network)
+    random = np.random.default_rng(seed)
+    direction = {info.name: 0.5 * random.standard_normal(info.shape).astype("f") for info in space.trainable}
+    parameters, buffers = ({info.name: state[info.name] for info in part} for part in (space.parameters, space.buffers))
+    return parameters, direction, buffers
 
 
 def another(network, seed=0):

@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 import pytest
-from cases import open_evaluator
+from cases import line_of, open_evaluator
 from keras_cases import QUIET, data
 
-from collectors.networks.readers import describe_network, read_network
+from collectors.networks.readers import read_network
 from workers.errors import SamplesError
 
 pytestmark = QUIET
@@ -75,14 +75,6 @@ def loss_at(state, batch_size):
     logits = outputs_of(state, x.astype(np.float64), averaged, [])
     logits -= logits.max(1, keepdims=True)
     return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(y)), y]))
-
-
-def line_of(network):
-    space, state = describe_network(network), read_network(network)
-    random = np.random.default_rng(2)
-    direction = {info.name: 0.5 * random.standard_normal(info.shape).astype("f") for info in space.trainable}
-    parameters, buffers = ({info.name: state[info.name] for info in part} for part in (space.parameters, space.buffers))
-    return parameters, direction, buffers
 
 
 # With 7 the last batch holds a single sample, which is left out.

@@ -4,10 +4,10 @@ import mindspore
 import mindspore_cases
 import numpy as np
 import pytest
-from cases import open_evaluator
+from cases import line_of, open_evaluator
 from mindspore import nn
 
-from collectors.networks.readers import describe_network, read_network
+from collectors.networks.readers import read_network
 from workers.errors import CallbackFunctionError, SamplesError
 
 CLASSES, EPSILON = 4, 1e-5
@@ -76,14 +76,6 @@ def loss_at(state, batch_size):
     logits = logits_of(state, X, averaged, [])
     logits -= logits.max(1, keepdims=True)
     return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(Y)), Y]))
-
-
-def line_of(network):
-    space, state = describe_network(network), read_network(network)
-    random = np.random.default_rng(2)
-    direction = {info.name: 0.5 * random.standard_normal(info.shape).astype("f") for info in space.trainable}
-    parameters, buffers = ({info.name: state[info.name] for info in part} for part in (space.parameters, space.buffers))
-    return parameters, direction, buffers
 
 
 # With 7 the last batch holds a single sample, which is left out.
