@@ -100,8 +100,7 @@ class LightningCallback:
         if not self._has_trained():
             _set_up(module)
         loaders, hooks = self._read_data(module)
-        names, metrics = (self.data,) if isinstance(self.data, str) else self.data, self.metrics
-        is_numbered = any(len(loaders[name]) > 1 for name in names)
+        metrics, is_numbered = self.metrics, any(len(several) > 1 for several in loaders.values())
         if is_numbered:
             metrics = {name: functools.partial(_of_numbered, metric) for name, metric in metrics.items()}
         sets = {
@@ -139,10 +138,7 @@ class LightningCallback:
             return {names[0]: {names[0]: holder}}, module
         for data in names:
             if not _overrides(holder, _LOADERS[data]):
-                raise CallbackFunctionError(
-                    f"{type(holder).__name__} has no {_LOADERS[data]}, so there are no {data} samples; write one, give "
-                    f"a DataLoader as datamodule, or take other samples with data={_other(data)!r}."
-                )
+                raise _no_samples(holder, data, f"has no {_LOADERS[data]}")
         if holder is not module and not self._has_been_set_up():
             holder.prepare_data()
             holder.setup("fit")
@@ -168,12 +164,21 @@ def _set_up(module: Any) -> None:
             )
 
 
+def _no_samples(holder: Any, data: str, what: str) -> CallbackFunctionError:
+    return CallbackFunctionError(
+        f"{type(holder).__name__} {what}, so there are no {data} samples; write one, give a DataLoader as datamodule, "
+        f"or take other samples with data={_other(data)!r}."
+    )
+
+
 def _loaders(holder: Any, data: str) -> dict[str, Any]:
     """Returns one kind's data loaders by name."""
     found = getattr(holder, _LOADERS[data])()
     if isinstance(found, list | tuple):
         found = {f"{data}_{number}": loader for number, loader in enumerate(found)}
     several = dict(found) if isinstance(found, Mapping) else {data: found}
+    if not several:
+        raise _no_samples(holder, data, f"returns none from {_LOADERS[data]}")
     if type(found).__name__ == "CombinedLoader" or (len(several) > 1 and data == "training"):
         raise CallbackFunctionError(
             f"{type(holder).__name__}.{_LOADERS[data]}() must return one data loader, because Lightning puts the "

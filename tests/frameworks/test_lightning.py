@@ -474,7 +474,12 @@ class TestEvaluatorFrom:
             def train_dataloader(self):
                 return [super().train_dataloader(), super().train_dataloader()]
 
+        class Empty(DataModule):
+            def val_dataloader(self):
+                return []
+
         for arguments, options, text in (
+            ((LitModel, Empty), {}, r"Empty returns none from val_dataloader, so there are no validation samples"),
             ((Nothing, DataModule), {}, "Nothing has no training_step, so it has no loss"),
             ((NoLoss, DataModule), {"stage": "validation"}, r"a dictionary of \['logits'\].*stage='training'"),
             ((ByHand, DataModule), {}, "ByHand optimizes manually"),
