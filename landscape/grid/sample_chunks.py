@@ -265,15 +265,16 @@ class JournalChunks(Chunks):
         return (item for item in self._read(self) if chunk_digest(item[1]) == self._digests[item[0]])
 
     def _read(self, wanted: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        for flat in wanted:
-            start, length = self._places[flat]
-            try:
-                with system.open_for_reading(self._path) as file:
-                    file.seek(start)
-                    chunk = file.read(length)
-            except OSError as error:
-                raise _unreadable(self._landscape, error.strerror) from error
-            yield flat, chunk
+        with contextlib.ExitStack() as stack:
+            file: BinaryIO | None = None
+            for flat in wanted:
+                try:
+                    file = file or stack.enter_context(system.open_for_reading(self._path))
+                except OSError as error:
+                    raise _unreadable(self._landscape, error.strerror) from error
+                start, length = self._places[flat]
+                file.seek(start)
+                yield flat, file.read(length)
 
 
 def _records(file: BinaryIO, number: int) -> Iterator[tuple[int, tuple[int, int]]]:

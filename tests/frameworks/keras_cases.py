@@ -2,10 +2,7 @@
 
 import contextlib
 import math
-import os
 import warnings
-
-os.environ.setdefault("KERAS_BACKEND", "torch")
 
 import keras
 import numpy as np

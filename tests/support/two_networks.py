@@ -36,6 +36,13 @@ def trained(seed, epochs=40):
     return fit(build(seed), INPUTS, TARGETS, epochs, seed)
 
 
+def save_both(folder):
+    """Writes two trained networks as a.pt and b.pt, and returns the folder."""
+    for name, seed in (("a", 0), ("b", 1)):
+        torch.save(trained(seed).state_dict(), folder / f"{name}.pt")
+    return folder
+
+
 def callback_fn():
     return nn.CrossEntropyLoss(), build(7), (INPUTS, TARGETS), {}
 

@@ -167,18 +167,17 @@ def _taken(held: bytes, source: SampleSource, limit: float) -> Samples | None:
     if samples is not None:
         known: Sequence[Any] = samples.read_batches
         sizes: Sequence[int] = [batch.size for batch in known]
+        is_same: Callable[[Batch, Any], bool] = _are_same
     elif isinstance(content, PassFacts):
         known, sizes = content.marks, content.sizes
+        is_same = _has_mark
     else:
         return None
     if source.only_once or source.count not in (None, sum(sizes)):
         return None
     starts = dict(zip(accumulate(sizes, initial=0), known, strict=False))
-    for number, batch in source.few():
-        if number not in starts:
-            return None
-        if not (quick_mark(batch) == starts[number] if samples is None else _are_same(batch, starts[number])):
-            return None
+    if not all(number in starts and is_same(batch, starts[number]) for number, batch in source.few()):
+        return None
     return _with_passes(source, limit, content) if samples is None else samples
 
 
@@ -234,6 +233,10 @@ def _join(batches: Sequence[Batch]) -> Samples:
     for batch in batches:
         writer.add(batch)
     return writer.finish(without_batches=False).without_store()
+
+
+def _has_mark(batch: Batch, mark: int) -> bool:
+    return quick_mark(batch) == mark
 
 
 def _are_same(one: Batch, other: Batch) -> bool:

@@ -9,7 +9,7 @@ import torch
 from command_line import command, invoke
 from examples import train_run
 from torch import nn
-from two_networks import INPUTS, callback_fn, trained
+from two_networks import INPUTS, callback_fn, save_both, trained
 
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import CheckpointFile
@@ -26,10 +26,7 @@ QUICK = ("--function", "two_networks:callback_fn", "--devices", "0", "--points",
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("barrier")
-    for name, seed in (("a", 0), ("b", 1)):
-        torch.save(trained(seed).state_dict(), folder / f"{name}.pt")
-    return folder
+    return save_both(tmp_path_factory.mktemp("barrier"))
 
 
 @pytest.fixture(autouse=True)

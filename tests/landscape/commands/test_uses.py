@@ -5,10 +5,9 @@ import re
 import shutil
 
 import pytest
-import torch
 from command_line import command, invoke
 from surfaces import landscape, surface
-from two_networks import trained
+from two_networks import save_both
 
 from landscape import Landscape
 from landscape.summary_json import summary_json
@@ -26,10 +25,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def networks(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("networks")
-    for name, seed in (("a", 0), ("b", 1)):
-        torch.save(trained(seed).state_dict(), folder / f"{name}.pt")
-    return folder
+    return save_both(tmp_path_factory.mktemp("networks"))
 
 
 @pytest.mark.parametrize(
