@@ -15,6 +15,9 @@ export PIP_NO_COMPILE := 1
 export NEW_PIP := pip==26.3
 # Makes an environment:  $(call fresh,PYTHON,DIRECTORY)
 fresh = $(1) -m venv --clear $(2) && $(2)/bin/python -m pip install --quiet $(NEW_PIP)
+# Eight environments hold one PyTorch: large files that are equal become one on the disk, which saves a third of 18 GB.
+shared = if command -v hardlink > /dev/null; then hardlink --quiet --ignore-time --minimum-size 1M \
+  $(patsubst %/.installed,%/lib,$(wildcard .venv*/.installed)) $(@D)/lib || true; fi
 
 .PHONY: environment demo flagship notebooks change test test-covered test-slow test-all test-peers test-frameworks test-trainers test-keras-on-jax test-keras-on-tensorflow test-mindspore test-composer test-deepspeed test-newest test-newest-if-there test-oldest stress bench docs lint types format check clean
 
@@ -132,6 +135,7 @@ clean:
 .venv/.installed: pyproject.toml constraints/core.txt
 	$(call fresh,$(PYTHON),.venv)
 	$(BIN)/python -m pip install --quiet --constraint constraints/core.txt --editable ".[$(EXTRAS)]"
+	@$(shared)
 	touch $@
 
 EXTRAS := torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3,docs,dev
@@ -144,11 +148,13 @@ EXTRAS := torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3
 .venv-oldest/.installed: pyproject.toml constraints/oldest.txt
 	$(call fresh,python3.11,.venv-oldest)
 	.venv-oldest/bin/python -m pip install --quiet --constraint constraints/oldest.txt --editable ".[$(EXTRAS)]"
+	@$(shared)
 	touch $@
 
 .venv-trainers/.installed: pyproject.toml constraints/trainers.txt
 	$(call fresh,$(PYTHON),.venv-trainers)
 	.venv-trainers/bin/python -m pip install --quiet --constraint constraints/trainers.txt --editable ".[lightning,transformers,keras,jax,tensorboard,interactive,wandb,mlflow,test]" optax peft
+	@$(shared)
 	touch $@
 
 # Without PyTorch, as those have it who use TensorFlow. Keras 2, which wrote old checkpoints, asks for another build of it.
@@ -156,21 +162,25 @@ EXTRAS := torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3
 	$(call fresh,$(PYTHON),.venv-tensorflow)
 	.venv-tensorflow/bin/python -m pip install --quiet --constraint constraints/tensorflow.txt --editable ".[keras,test]" tensorflow-cpu
 	.venv-tensorflow/bin/python -m pip install --quiet --no-deps --constraint constraints/tensorflow.txt tf_keras
+	@$(shared)
 	touch $@
 
 .venv-mindspore/.installed: pyproject.toml constraints/mindspore.txt
 	$(call fresh,$(PYTHON),.venv-mindspore)
 	.venv-mindspore/bin/python -m pip install --quiet --constraint constraints/mindspore.txt --editable ".[mindspore,torch,tensorboard,test]"
+	@$(shared)
 	touch $@
 
 .venv-composer/.installed: constraints/composer.txt constraints/install_composer.sh
 	rm -rf .venv-composer
 	sh constraints/install_composer.sh .venv-composer
+	@$(shared)
 	touch $@
 
 .venv-deepspeed/.installed: constraints/core.txt constraints/deepspeed.txt constraints/install_deepspeed.sh
 	rm -rf .venv-deepspeed
 	sh constraints/install_deepspeed.sh .venv-deepspeed
+	@$(shared)
 	touch $@
 
 # curvlinops without its dependencies: torchvision, which it does not use here, does not load beside a torch for CPUs.
@@ -180,4 +190,5 @@ EXTRAS := torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3
 	  torch loss-landscapes Landscaper loss-landscape-3d PyHessian hessian-eigenthings
 	.venv-peers/bin/python -m pip install --quiet --no-deps --constraint constraints/peers.txt \
 	  curvlinops-for-pytorch backpack-for-pytorch einconv einops jaxtyping linear_operator opt_einsum unfoldNd wadler_lindig
+	@$(shared)
 	touch $@

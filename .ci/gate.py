@@ -6,6 +6,7 @@ python .ci/gate.py --list       which slow tests and environments a run would ch
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -124,7 +125,8 @@ def main() -> int:
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     choice, number = selection.of_working_tree(ROOT)
-    print(selection.text(choice, number), flush=True)
+    free = shutil.disk_usage(ROOT).free / 1e9
+    print(f"{selection.text(choice, number)}\n{free:.0f} GB of this disk are free", flush=True)
     if arguments.list:
         return 0
     results = []

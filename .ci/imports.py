@@ -17,7 +17,7 @@ from pathlib import Path
 PACKAGES = ("collectors", "workers", "landscape")
 # Tests import their helpers by bare names: tests/conftest.py and tests/stress put these folders on the path.
 _HELPERS = ("support", "frameworks", "stress")
-_IMPORT = re.compile(r"^[ \t\"]*(?:from ([\w.]+) import \(?([\w ,*\n]+)|import ([\w.]+))", re.MULTILINE)
+_IMPORT = re.compile(r"^[ \t\"]*(?:from ([\w.]+) import (\([\w ,*\n]+|[\w ,*]+)|import ([\w.]+))", re.MULTILINE)
 
 
 class Imports:
@@ -121,12 +121,13 @@ class Imports:
             skipped: functions of it that do not run.
         """
         if path.suffix in (".md", ".ipynb"):
-            return frozenset(self._in_text(path.read_text(), ""))
+            return frozenset(self._in_text(path.read_text()))
         if path.suffix != ".py" or not path.exists():
             return frozenset()
         module = self._module(path)
         package = module if path.stem == "__init__" else module.rpartition(".")[0]
-        nodes = list(_that_run(ast.parse(path.read_text()), skipped))
+        text = path.read_text()
+        nodes = list(_that_run(ast.parse(text), skipped))
         named: dict[str, str] = {}  # what packages and modules of the product are called in this file
         found: set[Path] = set()
         for node in nodes:
@@ -141,15 +142,17 @@ class Imports:
                     found |= self._behind(source, alias.name)
                     named[alias.asname or alias.name] = f"{source}.{alias.name}"
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and module not in self._doors:
-                found |= self._in_text(node.value, package)
+                found |= self._in_text(node.value)
+                if node.value.startswith(".") and "import_module" in text:
+                    found |= self._run_by(f"{package}{node.value}")
         for node in nodes:
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in named:
                 found |= self._behind(named[node.value.id], node.attr)
         return frozenset(found)
 
-    def _in_text(self, text: str, package: str) -> set[Path]:
+    def _in_text(self, text: str) -> set[Path]:
         """Returns what a text names: modules for ``import_module``, and what scripts in other processes import."""
-        found = self._run_by(f"{package}{text}" if text.startswith(".") else text) if "." in text else set()
+        found = self._run_by(text) if "." in text else set()
         for source, names, module in _IMPORT.findall(text):
             found |= self._run_by(module)
             for name in re.findall(r"\w+|\*", names):

@@ -177,7 +177,7 @@ def test_some_changes_mean_everything(project, changed):
         ("workers/gone.py", "workers/user.py", "def run():\n    from .gone import name\n"),
         ("workers/gone.py", "workers/torch/user.py", "from .. import gone\n"),
         ("workers/gone.py", "landscape/user.py", "import workers.gone\n"),
-        ("workers/gone.py", "workers/user.py", "MODULE = '.gone'\n"),
+        ("workers/gone.py", "workers/user.py", "MODULE = '.gone'\nimport_module(MODULE, __package__)\n"),
         ("workers/gone.py", "tests/test_user.py", "from workers.gone import name\n"),
         ("tests/support/gone.py", "tests/test_user.py", "from gone import name\n"),
         ("tests/support/gone.py", "tests/test_user.py", "import gone\n"),
@@ -187,6 +187,18 @@ def test_a_module_that_is_gone_means_everything_where_it_is_still_imported(proje
     assert not select(Imports(project), [gone], 1).everything
     (project / user).write_text(text)
     assert select(Imports(project), [gone], 1).everything == f"{gone} is gone, but {user} imports it"
+
+
+@pytest.mark.parametrize(
+    ("user", "text"),
+    [
+        ("workers/user.py", "SUFFIX = '.gone'\n"),
+        ("tests/test_user.py", "SCRIPT = '''\nfrom workers import named\ngone = named\n'''\n"),
+    ],
+)
+def test_a_text_that_only_looks_like_an_import_of_a_module_is_none(project, user, text):
+    (project / user).write_text(text)
+    assert not select(Imports(project), ["workers/gone.py"], 1).everything
 
 
 @pytest.mark.parametrize(
