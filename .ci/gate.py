@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import rotation
@@ -24,10 +24,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Stage:
-    """Targets of make, separated by spaces, with variables, options and files for them."""
+    """Targets of make, separated by spaces, with variables, options and files for them, and how often to try them."""
 
     targets: str
     more: tuple[str, ...] = ()
+    tries: int = 1
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ def stages(choice: selection.Selection, number: int, notes: Path, everything: bo
     beside = ("--jobs=2", "--keep-going", "--output-sync=target")
     # The last ones are built from source, which takes longest.
     made = dict.fromkeys(f"{item.folder}/.installed" for item in reversed(chosen) if item.folder)
-    yield Stage("environment", ("--jobs=3", *made))
+    # A server that does not answer once is no reason to repeat an hour.
+    yield Stage("environment", ("--jobs=3", "--keep-going", *made), tries=2)
     yield Stage("types lint demo", beside)
     yield Stage("test-covered" if everything else "test")
     files = notes / "chosen"
@@ -84,8 +86,13 @@ def run(stage: Stage, root: Path = ROOT) -> Result:
             if line.startswith(("FAILED tests/", "ERROR tests/")):
                 test = line.strip().partition(" ")[2].partition(" - ")[0]
                 failed[test] = line.strip()
+    seconds = time.monotonic() - begun
+    if process.returncode and stage.tries > 1:
+        print(f"make {stage.targets} failed ({process.returncode}): what is missing is tried again", flush=True)
+        again = run(replace(stage, tries=stage.tries - 1), root)
+        return replace(again, seconds=seconds + again.seconds)
     summary = "; alone: ".join(summaries)
-    return Result(stage, process.returncode, time.monotonic() - begun, summary, tuple(alone), tuple(failed.values()))
+    return Result(stage, process.returncode, seconds, summary, tuple(alone), tuple(failed.values()))
 
 
 def table(results: list[Result]) -> str:

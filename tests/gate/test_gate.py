@@ -50,6 +50,13 @@ def test_a_table_names_each_stage_how_it_ended_and_its_seconds(project, capfd):
     assert "=== make bad" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize(("tries", "status"), [(1, 2), (2, 0)])
+def test_environments_that_a_server_did_not_give_are_made_at_a_second_try(project, tries, status):
+    assert next(gate.stages(Selection(), 0, project, everything=False)).tries == 2
+    (project / "Makefile").write_text("made:\n\t@test -e tried || { touch tried; exit 1; }\n")
+    assert gate.run(Stage("made", tries=tries), project).status == status
+
+
 def test_variables_reach_make(project, capfd):
     gate.run(Stage("told", ("CHOSEN=--share 1/5",)), project)
     assert "options: --share 1/5" in capfd.readouterr().out
@@ -63,7 +70,8 @@ def test_a_change_runs_what_it_can_break_and_a_share_of_the_rest(tmp_path):
     assert [stage.targets for stage in stages] == [
         "environment", "types lint demo", "test", "test-slow", "test-composer",
     ]  # fmt: skip
-    assert stages[0].more == ("--jobs=3", ".venv-composer/.installed")
+    assert stages[0].more[:-1] == ("--jobs=3", "--keep-going")
+    assert stages[0].more[-1] == ".venv-composer/.installed"
     (variable,) = stages[3].more
     assert variable == f"CHOSEN=--chosen-files={tmp_path / 'chosen'} --share=2/5"
     assert (tmp_path / "chosen").read_text() == "tests/test_it.py"
@@ -75,13 +83,13 @@ def test_other_versions_run_when_they_are_chosen_and_are_no_part_of_everything(t
         stages = list(gate.stages(choice, 5, tmp_path, everything))
         on_one_core = "test-deepspeed test-peers" if everything else "test-peers"
         assert [stage.targets for stage in stages][-2:] == ["test-oldest", on_one_core]
-        assert stages[0].more[1] == ".venv-oldest/.installed"
+        assert stages[0].more[2] == ".venv-oldest/.installed"
 
 
 def test_the_newest_versions_run_where_they_are_there_and_the_table_says_where_not(tmp_path):
     choice = Selection(environments={"test-newest-if-there": "its turn"})
     stages = list(gate.stages(choice, 3, tmp_path, everything=False))
-    assert stages[0].more == ("--jobs=3",)
+    assert stages[0].more == ("--jobs=3", "--keep-going")
     (tmp_path / "Makefile").write_text((ROOT / "Makefile").read_text())
     skipped = gate.run(stages[-1], tmp_path)
     assert skipped.status == 0
