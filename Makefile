@@ -9,8 +9,9 @@ PATIENT := $(PYTEST) --timeout=14400
 PARALLEL := --dist loadfile --no-loadscope-reorder --numprocesses
 # Tests start hundreds of processes: what is compiled is kept.
 unexport PYTHONDONTWRITEBYTECODE
-# Python compiles what is imported; compiling every file of every package takes half of an environment's time.
-export PIP_NO_COMPILE := 1
+# Python compiles what is imported; compiling every file of every package takes half of an environment's time. 0 is
+# right: pip hands the value on to "compile".
+export PIP_NO_COMPILE := 0
 # Older ones, which Python brings, read the index three times as slowly.
 export NEW_PIP := pip==26.3
 # Makes an environment:  $(call fresh,PYTHON,DIRECTORY)
