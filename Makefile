@@ -16,7 +16,7 @@ export PIP_NO_COMPILE := 0
 export NEW_PIP := pip==26.3
 # Makes an environment:  $(call fresh,PYTHON,DIRECTORY)
 fresh = $(1) -m venv --clear $(2) && $(2)/bin/python -m pip install --quiet $(NEW_PIP)
-# Eight environments hold one PyTorch: large files that are equal become one on the disk, which saves a third of 18 GB.
+# Eight environments hold one PyTorch: large files that are equal become one on the disk, which saves a third of 17 GB.
 shared = if command -v hardlink > /dev/null; then hardlink --quiet --ignore-time --minimum-size 1M \
   $$(ls -d .venv*/.installed 2> /dev/null | sed s/.installed/lib/) $(@D)/lib || true; fi
 
