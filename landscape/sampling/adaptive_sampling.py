@@ -15,7 +15,7 @@ from ..record.attributes import SamplingReport
 from ..record.checks import PointStatus
 from .grids import SMOOTHNESS_TESTS, GridLevels
 from .refinement import Prediction, linear, nearest, predict
-from .sampling import full_grid
+from .sampling import coarse_to_fine
 from .tolerance import HeldOutCheck, LossScale, largest_gap, largest_share
 
 # Fixed, not taken from the workers at hand, because the points must not depend on them.
@@ -74,7 +74,7 @@ class AdaptiveSampling:
         while not self._done:
             waiting = (self._asked & ~settled).reshape(-1)
             if waiting.any():
-                return [flat for flat in full_grid(self.shape) if waiting[flat]]
+                return coarse_to_fine(waiting, self.shape)
             self._advance(loss)
         return []
 

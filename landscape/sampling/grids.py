@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from itertools import pairwise
@@ -44,6 +45,7 @@ class GridLevels:
     coarser: int  # how many of the grids are coarser than ``first``
 
     @classmethod
+    @functools.lru_cache(maxsize=16)  # adaptive sampling and progress ask for the same one again and again
     def of(cls, grid: tuple[int, ...]) -> GridLevels:
         """Returns the nested grids of a shape (ny, nx), or (nx,) for a line."""
         shape = (1, grid[0]) if len(grid) == 1 else (grid[0], grid[1])

@@ -195,9 +195,8 @@ def nearest(values: Float64[np.ndarray, "ny nx"], sources: Bool[np.ndarray, "ny 
 def _continued(values: Float64[np.ndarray, "ny nx"], turns: int) -> Float64[np.ndarray, "ny nx"]:
     """Returns how values go on down the columns, after so many quarter turns of the array."""
     turned = np.rot90(values, turns)
-    first, second, third = (
-        np.pad(turned, ((distance, 0), (0, 0)), constant_values=np.nan)[: len(turned)] for distance in (1, 2, 3)
-    )
+    above = np.concatenate([np.full((3, turned.shape[1]), np.nan), turned])
+    first, second, third = above[2:-1], above[1:-2], above[:-3]
     straight = np.where(np.isfinite(second), 2 * first - second, first)
     bent = np.where(np.isfinite(second) & np.isfinite(third), 3 * first - 3 * second + third, straight)
     return np.rot90(bent, -turns)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from collectors.shapes import Float64, UInt8
+from collectors.shapes import Bool, Float64, Int64, UInt8
 
 from ..record.checks import PointStatus
 from ..record.option import Share
@@ -63,19 +64,32 @@ def share_of(attributes: Mapping[str, Any]) -> str:
 def pending_points(_loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]) -> list[int]:
     """Returns, for full sampling, what ``AdaptiveSampling.next_points`` does: all pending points, coarse to fine."""
     pending = (status == PointStatus.PENDING).reshape(-1)
-    return [flat for flat in full_grid(status.shape) if pending[flat]]
+    return coarse_to_fine(pending, status.shape)
 
 
 def full_grid(shape: tuple[int, ...]) -> Iterator[int]:
     """Yields the flat index, in C order, of every point of a grid once, coarse to fine as in adaptive sampling."""
     # So an unfinished landscape shows its whole extent, and adaptive sampling can fill its gaps.
+    yield from _order(shape).tolist()
+
+
+def coarse_to_fine(chosen: Bool[np.ndarray, " points"], shape: tuple[int, ...]) -> list[int]:
+    """Returns the flat indices of the chosen points of a grid in the order of ``full_grid``."""
+    order = _order(shape)
+    return [int(flat) for flat in order[chosen[order]]]
+
+
+@functools.lru_cache(maxsize=4)
+def _order(shape: tuple[int, ...]) -> Int64[np.ndarray, " points"]:
     levels = GridLevels.of(shape)
     done = np.zeros(levels.shape, bool)
-    indices = np.arange(done.size).reshape(done.shape)
+    indices = np.arange(done.size, dtype=np.int64).reshape(done.shape)
+    parts = []
     for grid in levels.grids:
         points = np.ix_(*grid)
-        yield from (int(index) for index in indices[points][~done[points]])
+        parts.append(indices[points][~done[points]])
         done[points] = True
+    return np.concatenate(parts)
 
 
 def coarse_and_fine(shape: tuple[int, ...], points: Sequence[int]) -> tuple[list[int], list[int]]:

@@ -15,7 +15,7 @@ OF_EACH_FAMILY = 28
 SIZES = (40, 65)
 
 _SAMPLES = 256
-_CHUNK = 256
+_CHUNK = 64  # what lies between two layers fits into the cache, which is more than twice as fast
 _STEPS = 60
 # Widths of the hidden layers, and the activation.
 _NETWORKS = (

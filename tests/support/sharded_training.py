@@ -1,4 +1,4 @@
-"""Trainings whose parameters are divided among two processes; each process runs this file.
+"""Trainings whose parameters are divided among two processes.
 
 Both see the same data, so that the weights are those of a training in one process. Beside every checkpoint lies what
 PyTorch itself gathers at that step.
@@ -8,12 +8,11 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
 from leaving import leave
+from loaded_processes import in_two_ranks
 from runs import TiedNetwork, batches, seeded
 from torch import distributed, nn
 from torch.nn import functional
@@ -326,30 +325,13 @@ def main(rank, folder, cases):
     distributed.destroy_process_group()
 
 
-def together(folder, *cases, python=sys.executable):
+def process(rank, folder, cases):
+    main(rank, folder, cases)
+    leave()
+
+
+def together(folder, *cases):
     """Runs cases, one after the other, in two processes; returns their exit codes and outputs."""
     folder.mkdir(exist_ok=True)
     (folder / "meeting").unlink(missing_ok=True)
-    places = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(places)}
-    with contextlib.ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [python, "-W", "ignore", __file__, str(rank), str(folder), *cases],
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    env=environment,
-                )
-            )
-            for rank in range(2)
-        ]
-        stack.callback(lambda: [process.kill() for process in processes])
-        outputs = [process.communicate(timeout=len(cases) * PATIENCE)[0] for process in processes]
-    return [process.returncode for process in processes], "\n".join(outputs)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
-    leave()
+    return in_two_ranks(process, folder, cases, patience=len(cases) * PATIENCE)

@@ -1,53 +1,44 @@
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
-from places import ROOT, SUPPORT
-from runs import SmallNetwork, assert_holds, names
-from scripts import run_script
+from leaving import leave
+from loaded_processes import in_two_ranks
+from runs import SmallNetwork, assert_holds, batches, names, seeded, train
+from torch import distributed, nn
 
+from collectors.model.model import Model
 from collectors.networks.readers import describe_network
+from collectors.recording.summary_collector import SummaryCollector
 from collectors.run_directory import RunDirectory
 
 pytestmark = pytest.mark.slow
 
-TRAINING = """
-import sys
-rank, folder = int(sys.argv[1]), sys.argv[2]
-sys.path[:0] = sys.argv[3:]
-import torch
-from torch import distributed, nn
-from leaving import leave
-from runs import SmallNetwork, batches, seeded, train
-from collectors.model.model import Model
-from collectors.recording.summary_collector import SummaryCollector
 
-distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-landscape = {"intervals": [range(5)]}
-# Ranks start from different weights and see different data: only synchronized gradients keep them together.
-network = seeded(SmallNetwork, rank)
-wrapped = nn.parallel.DistributedDataParallel(network)
-data = batches(4, seed=rank)
-with SummaryCollector(f"{folder}/loop", collect_landscape=landscape).watch(wrapped) as run:
-    steps, _ = train(wrapped, run, epochs=1, data=data)
-torch.save(steps, f"{folder}/loop_{rank}.pt")
+def train_in_part(rank, folder):
+    """One of two real processes that train one network together."""
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    landscape = {"intervals": [range(5)]}
+    # Ranks start from different weights and see different data: only synchronized gradients keep them together.
+    network = seeded(SmallNetwork, rank)
+    wrapped = nn.parallel.DistributedDataParallel(network)
+    data = batches(4, seed=rank)
+    with SummaryCollector(f"{folder}/loop", collect_landscape=landscape).watch(wrapped) as run:
+        steps, _ = train(wrapped, run, epochs=1, data=data)
+    torch.save(steps, f"{folder}/loop_{rank}.pt")
 
-# Each rank names a directory of its own, so that a second writer would be seen.
-wrapped = nn.parallel.DistributedDataParallel(seeded(SmallNetwork))
-optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
-collector = SummaryCollector(f"{folder}/model_{rank}", collect_landscape=landscape)
-Model(wrapped, nn.CrossEntropyLoss(), optimizer).train(1, data, collector)
-distributed.barrier()
-leave()
-"""
+    # Each rank names a directory of its own, so that a second writer would be seen.
+    wrapped = nn.parallel.DistributedDataParallel(seeded(SmallNetwork))
+    optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+    collector = SummaryCollector(f"{folder}/model_{rank}", collect_landscape=landscape)
+    Model(wrapped, nn.CrossEntropyLoss(), optimizer).train(1, data, collector)
+    distributed.barrier()
+    leave()
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Two real processes that train one network together."""
     folder = tmp_path_factory.mktemp("distributed")
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda rank: run_script(TRAINING, rank, folder, SUPPORT, ROOT), range(2)))
+    codes, printed = in_two_ranks(train_in_part, folder)
+    assert codes == [0, 0], printed
     return folder
 
 

@@ -28,7 +28,10 @@ def run_well(folder, *cases):
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    return run_well(tmp_path_factory.mktemp("first"), FIRST, "out_of_disk", "distributed_checkpoints")
+    # The peak comes first, as nothing may have taken memory before.
+    return run_well(
+        tmp_path_factory.mktemp("first"), "peak_of_gathering", FIRST, "out_of_disk", "distributed_checkpoints"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +45,7 @@ def others(tmp_path_factory):
         "fsdp2",
         "refused",
         "documented",
+        "interrupted",
     )
 
 
@@ -147,9 +151,8 @@ def test_records_do_without_parameters(others):
     assert not tags["graph"]
 
 
-def test_gathering_holds_one_parameter_beside_the_shards(tmp_path):
-    folder = run_well(tmp_path, "peak_of_gathering")
-    peaks = [float(peak) for peak in (folder / "peak_1.txt").read_text().split()]
+def test_gathering_holds_one_parameter_beside_the_shards(first):
+    peaks = [float(peak) for peak in (first / "peak_1.txt").read_text().split()]
     # Rank 0 gets a copy, this one none; PyTorch gathers with some room of its own.
     assert max(peaks) < 4 * LAYERS / 4, peaks
 
@@ -168,27 +171,34 @@ def test_what_is_refused_is_refused_on_every_rank(others):
     assert re.match("TypeError: network .* must be the FullyShardedDataParallel module", inside)
 
 
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory):
+    """The folder of two trainings, of which each was resumed after another process was killed."""
+    folder, space = tmp_path_factory.mktemp("resumed"), describe_network(CountingNetwork())
+    for victim in (0, 1):
+        codes, output = together(folder, f"killed-{victim}")
+        assert (codes[victim], codes[1 - victim]) == (-9, 1), output
+        run = RunDirectory(folder / f"killed_{victim}")
+        assert {0, 1, 2} <= set(run.metadata.files) <= {0, 1, 2, 3}
+        for number in run.metadata.files:
+            run.checkpoint(number, space)  # checks its SHA-256
+        if victim == 1:
+            assert sorted(run.metadata.files) == [0, 1, 2, 3]
+    return run_well(folder, "resumed-0", "resumed-1")
+
+
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_process_leaves_a_whole_directory_that_resumes(tmp_path, alone, victim):
-    codes, output = together(tmp_path, f"killed-{victim}")
-    assert (codes[victim], codes[1 - victim]) == (-9, 1), output
-    directory, space = tmp_path / f"killed_{victim}", describe_network(CountingNetwork())
-    run = RunDirectory(directory)
-    assert {0, 1, 2} <= set(run.metadata.files) <= {0, 1, 2, 3}
-    for number in run.metadata.files:
-        run.checkpoint(number, space)  # checks its SHA-256
-    if victim == 1:
-        assert sorted(run.metadata.files) == [0, 1, 2, 3]
-    run_well(tmp_path, f"resumed-{victim}")
-    run, reference = RunDirectory(directory), RunDirectory(alone)
+def test_a_killed_process_leaves_a_whole_directory_that_resumes(resumed, alone, victim):
+    space = describe_network(CountingNetwork())
+    run, reference = RunDirectory(resumed / f"killed_{victim}"), RunDirectory(alone)
     assert sorted(run.metadata.files) == [*range(STEPS + 1)]
     last, expected = run.checkpoint(STEPS, space), reference.checkpoint(STEPS, space)
     for name in last.shapes:
         np.testing.assert_allclose(last.read(name), expected.read(name), rtol=1e-6, atol=1e-6)
 
 
-def test_an_interrupt_of_both_processes_leaves_a_whole_directory(tmp_path):
-    run = RunDirectory(run_well(tmp_path, "interrupted") / "interrupted")
+def test_an_interrupt_of_both_processes_leaves_a_whole_directory(others):
+    run = RunDirectory(others / "interrupted")
     assert sorted(run.metadata.files) == [0, 1, 2]
     assert run.metadata.trained_to is None
 

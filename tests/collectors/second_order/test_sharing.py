@@ -3,8 +3,9 @@
 import pytest
 import torch
 from leaving import leave
+from loaded_processes import in_two_ranks
 from thor_networks import batches, mixed, train
-from torch import distributed, multiprocessing, nn
+from torch import distributed, nn
 
 from collectors import thor
 
@@ -59,7 +60,8 @@ def process(rank, folder):
 
 @pytest.mark.slow
 def test_two_processes_share_what_their_layers_record(tmp_path):
-    multiprocessing.spawn(process, (str(tmp_path),), nprocs=2)
+    codes, printed = in_two_ranks(process, tmp_path)
+    assert codes == [0, 0], printed
     network = mixed(seed=0)
     train(network, thor(network, 0.01, 0.02, 0.9, **SETTINGS), batches(5))
     for rank in (0, 1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
 import re
 import warnings
@@ -13,6 +12,7 @@ import hungry_network
 import numpy as np
 import pytest
 import torch
+from loaded_processes import PROCESSES
 from paraboloid import Paraboloid, paraboloid_plane
 
 import landscape
@@ -46,7 +46,7 @@ def survey(plane, callback, devices, output):
 
 def elsewhere(function, *arguments):
     """Calls it in a new process: one that has freed much takes memory from there, under no limit of new memory."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+    with ProcessPoolExecutor(1, PROCESSES) as executor:
         return executor.submit(function, *arguments).result()
 
 
