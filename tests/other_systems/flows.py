@@ -1,7 +1,7 @@
 """The main flows of the product, from collecting to pictures, and how they run under a simulated system.
 
 A flow is a program, or the arguments of ``landscape``. All run one after another in one process, since most of a flow's
-time is the import of PyTorch and of the product; only a program that is to be killed has its own.
+time is the import of PyTorch and of the product; only a program that is to be killed has its own, a fork of that one.
 """
 
 import json
@@ -313,34 +313,19 @@ def run_flows(system, folder):
         system: of these two.
         folder: with what ``make_reference`` made.
     """
-    found, going_on = {}, {}
-    for name, (first, second) in KILLED.items():
-        killed = _run(system, folder, first)
-        if killed.returncode == -9:
-            going_on[name] = second
-        else:
-            found[name] = (killed.returncode or 1, f"it was not killed: {killed.stdout}")
-    return found | _run_together(system, folder, COLLECTING | going_on | FLOWS)
-
-
-def _run_together(system, folder, flows):
     asked, results = folder / "flows.json", folder / "results.jsonl"
-    asked.write_text(json.dumps(flows))
+    asked.write_text(json.dumps([KILLED, FLOWS]))
     results.write_text("")
-    process = _run(system, folder, "from several import main; main()", str(asked), str(results))
+    process = subprocess.run(
+        [sys.executable, str(SIMULATED / f"{system}.py"), "-c", "from several import main; main()", asked, results],
+        cwd=folder, env=environment(system, folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        errors="replace", timeout=RAN_TOO_LONG, check=False,
+    )  # fmt: skip
     found = {name: (code, said) for name, code, said in map(json.loads, results.read_text().splitlines())}
     ended = (process.returncode or 1, f"its process ended: {process.stdout}")
     if process.returncode:
         found = {name: result for name, result in found.items() if result[0]}
-    return {name: found.get(name, ended) for name in flows}
-
-
-def _run(system, folder, program, *arguments):
-    return subprocess.run(
-        [sys.executable, str(SIMULATED / f"{system}.py"), "-c", program, *arguments], cwd=folder,
-        env=environment(system, folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", timeout=RAN_TOO_LONG, check=False,
-    )  # fmt: skip
+    return {name: found.get(name, ended) for name in NAMES}
 
 
 def environment(system, folder):

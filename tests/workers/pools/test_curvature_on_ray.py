@@ -26,8 +26,8 @@ from workers.measurement_plan import MeasurementPlan
 from workers.pool import CurvatureTask, PointTask
 from workers.pools.crew_worker import MeasurementActor
 from workers.pools.in_process import InProcessPool, Worker
+from workers.pools.local_pool import LocalPool
 from workers.pools.ray_pool import RayPool
-from workers.pools.ray_session import RaySession
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
 PLAN = MeasurementPlan(16, 1)
@@ -81,12 +81,6 @@ def bits(results):
 
 
 @pytest.fixture(scope="module")
-def session():
-    with RaySession(None, slots=4) as session:
-        yield session
-
-
-@pytest.fixture(scope="module")
 def expected():
     with InProcessPool(user_data, MeasurementOptions(), plan=PLAN) as pool:
         return bits(pool.run_curvature(tasks(1.0, 1.1, 1.2, 1.3)))
@@ -108,24 +102,21 @@ def test_halves_of_shares_add_up_to_the_same_bits():
 
 
 @pytest.fixture(scope="module")
-def pool(session, tmp_path_factory):
-    """Three workers; those that are killed are started again."""
+def pool(tmp_path_factory):
+    """Three workers; those that are killed are started again, as on Ray, where that takes ten times as long."""
     trap = str(tmp_path_factory.mktemp("trap") / "armed")
 
     def data():
         os.environ["TRAP"] = trap
         return user_data()
 
-    with RayPool(data, MeasurementOptions(), device_ids=(0, 1, 2), plan=PLAN) as pool:
+    with LocalPool(data, MeasurementOptions(), device_ids=(0, 1, 2), plan=PLAN) as pool:
         pool.trap = Path(trap)
         yield pool
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 3])
-def test_the_same_bits_as_in_one_process_whoever_has_which_samples(pool, expected, count, monkeypatch):
+def check_bits(pool, expected):
     pool.load(*plane_of(network()))
-    monkeypatch.setattr(pool._crew, "workers", pool._crew.workers[:count])
     point = PointTask("point", (0.3, -0.2))
     (before,) = pool.run([point])
     given = tasks(1.0, 1.1, 1.2, 1.3)
@@ -135,6 +126,19 @@ def test_the_same_bits_as_in_one_process_whoever_has_which_samples(pool, expecte
     assert bits(pool.run_curvature(sent)) == expected
     (after,) = pool.run([point])
     assert after.values == before.values
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_same_bits_as_in_one_process_whoever_has_which_samples(pool, expected, count, monkeypatch):
+    monkeypatch.setattr(pool._crew, "workers", pool._crew.workers[:count])
+    check_bits(pool, expected)
+
+
+@pytest.mark.slow
+def test_the_same_bits_on_ray(expected):
+    with RayPool(user_data, MeasurementOptions(), device_ids=(0, 1), plan=PLAN, address="local") as pool:
+        check_bits(pool, expected)
 
 
 @pytest.mark.slow

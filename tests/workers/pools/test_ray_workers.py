@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cluster_devices import wait_longer_for_places
+from cluster_devices import wait_longer_for_places, wait_until_free
 from held_evaluator import HELD, HELD_AND_DEADLY, HeldUp
 from paraboloid import Paraboloid, paraboloid_plane
 from torch import nn
@@ -34,6 +34,7 @@ from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, StateTask
 from workers.pools import crew
 from workers.pools.in_process import InProcessPool
+from workers.pools.open_pool import open_pool, report_devices
 from workers.pools.ray_pool import RayPool
 from workers.pools.ray_session import RaySession
 
@@ -45,7 +46,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module", autouse=True)
 def session():
-    with pytest.MonkeyPatch.context() as patch, RaySession(None, slots=6):
+    with pytest.MonkeyPatch.context() as patch, RaySession(None, slots=10):
         wait_longer_for_places(patch.setattr)
         yield
 
@@ -76,11 +77,28 @@ def counting(read, reads):
     return read()
 
 
-def test_the_same_bits_as_in_one_process(folder):
+def normalized():
+    return (*case("batchnorm"), {})
+
+
+@pytest.fixture(scope="module")
+def pools():
+    """In this process, and of two workers; both have the same plane."""
+    options, plan = MeasurementOptions(), MeasurementPlan(16, 1)
+    with (
+        InProcessPool(normalized, options, plan=plan) as alone,
+        RayPool(normalized, options, device_ids=(0, 1), plan=plan) as pool,
+    ):
+        for each in (alone, pool):
+            each.load(*plane_of(normalized()[1]))
+        yield alone, pool
+
+
+def test_the_same_bits_as_in_one_process(pools, folder):
     """Names with prefixes, frozen parameters in a file of their own, and buffers of three kinds."""
     place, is_reached = folder
-    loss, network, dataset = case("batchnorm")
-    space = describe_network(network)
+    alone, pool = pools
+    space = describe_network(normalized()[1])
     readers = []
     for number in range(3):
         parameters, buffers = state_of(seeded(ConvNet, seed=1 + number))
@@ -101,16 +119,11 @@ def test_the_same_bits_as_in_one_process(folder):
         for number, reader in enumerate(readers)
         for kind, own, buffers in (("own", True, None), ("plane's", False, None), ("given", False, given))
     ]
-    options, plan = MeasurementOptions(), MeasurementPlan(16, 1)
-    with InProcessPool(lambda: (loss, network, dataset, {}), options, plan=plan) as pool:
-        pool.load(*plane_of(network))
-        expected = values(pool.run(tasks))
+    expected = values(alone.run(tasks))
     assert len({str(item) for item in expected.values()}) == 9
     assert len(reads) == 9
     reads.clear()
-    with RayPool(lambda: (loss, network, dataset, {}), options, device_ids=(0, 1), plan=plan) as pool:
-        pool.load(*plane_of(network))
-        assert values(pool.run(tasks)) == expected
+    assert values(pool.run(tasks)) == expected
     assert bool(reads) != is_reached
 
 
@@ -131,6 +144,20 @@ def file_task(place, number, reads, held=None):
         return {"x": array}, {}
 
     return StateTask(number, read, NetworkState(portable(reader), space, True))
+
+
+def test_slots_of_a_cluster_may_be_joined_and_the_threads_with_them(paraboloid):
+    import ray
+
+    layout = {"devices_per_worker": 2}
+    free = int(ray.available_resources()["CPU"])
+    with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1, 2, 3], **layout) as pool:
+        assert pool.workers == 2
+        wait_until_free(free - 4, "CPU")
+        report = report_devices([0, 1], **layout)
+        assert [(worker.devices, worker.cores, worker.threads) for worker in report.workers] == [((0, 1), None, 2)]
+        assert "cores as the cluster gives them, 2 threads" in str(report), str(report)
+    wait_until_free(free, "CPU")
 
 
 def test_other_bytes_in_its_place_are_not_measured(paraboloid, tmp_path):
@@ -274,7 +301,9 @@ def test_workers_read_what_does_not_fit_in_passes(expected, tmp_path):
         assert pool.description.streamed
         assert losses(pool.run(TASKS)) == pytest.approx(expected, rel=1e-6)
         assert all(mapped(process)[0] < COUNT * WIDTH / 2 for process in pool.process_ids)
-    with on_two(functools.partial(callback_fn, functools.partial(Fickle, marker)), memory=memory) as pool:
+    with on_two(
+        functools.partial(callback_fn, functools.partial(Fickle, marker)), device_ids=(0,), memory=memory
+    ) as pool:
         pool.load(*PLANE)
         pool.measure_origin()
         marker.touch()
