@@ -89,10 +89,10 @@ class TestStrangeSurfaces:
         heights = scale.forward(scale.shown(values))
         assert (np.isfinite(heights) == np.isfinite(values)).all()
 
-    @pytest.mark.parametrize("seed", range(6))
-    def test_random_surfaces_of_every_magnitude(self, seed):
-        random = np.random.default_rng(seed)
+    @pytest.mark.parametrize("gap", [np.nan, np.inf, -np.inf])
+    def test_random_surfaces_of_every_magnitude(self, gap):
+        random = np.random.default_rng(2)
         loss = random.choice([1, 1, -1, 0], (5, 7)) * 10.0 ** random.uniform(-300, 300, (5, 7))
-        loss[random.random((5, 7)) < 0.2] = random.choice([np.nan, np.inf, -np.inf])
+        loss[random.random((5, 7)) < 0.2] = gap
         for plot in DRAWINGS:
             draw(plot(build(loss, points=3)))

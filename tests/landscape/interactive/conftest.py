@@ -207,6 +207,14 @@ class Opened:
                 break
         self.wait(condition)
 
+    def open(self, address, ready=".plot .main-svg"):
+        """Opens an address as somebody does who has nothing but the address."""
+        # Where only the part behind "#" differs, the browser would keep what it has.
+        self.page.goto("about:blank")
+        self.page.goto(address)
+        self.page.wait_for_selector(ready, state="attached")
+        self.wait(_ALL_FIT)
+
     def check(self):
         """Fails where the page complained, or asked for anything but itself."""
         assert self.messages == []
@@ -224,40 +232,47 @@ def browser(browser):
 class Pages:
     """Browser pages, each with a context of its own, and those that wait for the next test.
 
-    A page that has no special options is used again, with nothing in it: the renderer has compiled the scripts by then.
+    A page is used again with the same options, and with nothing in it: the renderer has compiled the scripts by then,
+    if they came from the same address.
     """
 
     def __init__(self, browser):
         self._browser = browser
-        self._free = {}
+        self._free = []
 
-    def take(self, *, webgl, clock, context):
-        """Returns an empty page; without a clock and options of the context it may have been used before."""
-        usual = not clock and not context
-        page = self._free.pop(webgl, None) if usual else None
-        if page is None:
-            page = self._browser.new_context(**{"viewport": SIZE, **context}).new_page()
-            page.set_default_timeout(1000 * PATIENCE)
-            page.add_init_script(_ONE_PIXEL)
-            if not webgl:  # software rendering is slow, and not every test looks at the surface
-                page.add_init_script(_NO_WEBGL)
-            if clock:  # the test can then let time pass
-                page.clock.install()
+    def take(self, options):
+        """Returns an empty page, which may have been used before."""
+        webgl, clock, context = options
+        for each in reversed(self._free):
+            if each[0] == options:
+                self._free.remove(each)
+                return each[1]
+        page = self._browser.new_context(**{"viewport": SIZE, **context}).new_page()
+        page.set_default_timeout(1000 * PATIENCE)
+        page.add_init_script(_ONE_PIXEL)
+        if not webgl:  # software rendering is slow, and not every test looks at the surface
+            page.add_init_script(_NO_WEBGL)
+        if clock:  # the test can then let time pass
+            page.clock.install()
         return page
 
-    def give_back(self, page, *, webgl, clock, context):
+    def give_back(self, options, page):
         """Empties a page and keeps it for the next test, or closes it."""
-        if clock or context or webgl in self._free or page.is_closed():
+        _, clock, context = options
+        if clock or page.is_closed():
             page.context.close()
             return
         page.mouse.up()
         page.mouse.move(0, 0)
         page.goto("about:blank")
-        page.set_viewport_size(SIZE)
-        self._free[webgl] = page
+        page.set_viewport_size(context.get("viewport", SIZE))
+        self._free.append((options, page))
+        # More would only fill the memory.
+        if len(self._free) > 4:
+            self._free.pop(0)[1].context.close()
 
     def close(self):
-        for page in self._free.values():
+        for _, page in self._free:
             page.context.close()
 
 
@@ -273,8 +288,8 @@ def opening(pages):
     taken = []
 
     def open_(address, *, ready=".plot .main-svg", webgl=True, clock=False, color_scheme="light", **context):
-        options = {"webgl": webgl, "clock": clock, "context": context}
-        page = pages.take(**options)
+        options = (webgl, clock, context)
+        page = pages.take(options)
         page.emulate_media(color_scheme=color_scheme)
         opened = Opened(page)
         listeners = {
@@ -285,16 +300,14 @@ def opening(pages):
         for event, listener in listeners.items():
             page.on(event, listener)
         taken.append((page, listeners, options))
-        page.goto(address)
-        page.wait_for_selector(ready, state="attached")
-        opened.wait(_ALL_FIT)
+        opened.open(address, ready)
         return opened
 
     yield open_
     for page, listeners, options in taken:
         for event, listener in listeners.items():
             page.remove_listener(event, listener)
-        pages.give_back(page, **options)
+        pages.give_back(options, page)
 
 
 @pytest.fixture
@@ -323,14 +336,20 @@ def serving_fixture():
     return serving
 
 
+@pytest.fixture(scope="session")
+def page_path(tmp_path_factory):
+    """Where pages go, one after another: what a browser has compiled it finds again at the same address only."""
+    return tmp_path_factory.mktemp("page") / "page.html"
+
+
 @pytest.fixture
-def open_page(open_address, tmp_path):
+def open_page(open_address, page_path, tmp_path):
     def open_(*data, **context):
         files = []
         for number, item in enumerate(data):
             files.append(tmp_path / f"run_{number}.h5")
             write_landscape(files[-1], item)
-        page = save_page([Landscape.load(file) for file in files], tmp_path / "page.html")
+        page = save_page([Landscape.load(file) for file in files], page_path)
         return open_address(page.as_uri(), **context)
 
     return open_

@@ -41,10 +41,10 @@ def test_axe_finds_nothing(kind, open_page, example):
 
 
 @pytest.fixture
-def outer(tmp_path, example):
+def outer(page_path, example):
     """A page that holds the page of a landscape in a frame, as docs/view.md says, and is longer than the window."""
-    save_page(Landscape(example(rows=5, columns=6)), tmp_path / "share.html")
-    page = tmp_path / "outer.html"
+    save_page(Landscape(example(rows=5, columns=6)), page_path.with_name("share.html"))
+    page = page_path.with_name("outer.html")
     page.write_text(
         '<!doctype html><title>outer</title><link rel="icon" href="data:,"><body style="height: 3000px">'
         '<iframe src="share.html" title="Loss landscape" style="width: 100%; height: 600px; border: 0" '

@@ -10,13 +10,17 @@ SIZES = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 390, "height
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_fits(open_page, example, size, theme, tmp_path):
-    opened = open_page(
-        example(), viewport=SIZES[size], color_scheme=theme, has_touch=size == "phone", is_mobile=size == "phone",
-        ready=".plot.surface .main-svg",
-    )  # fmt: skip
-    page = opened.page
+def test_fits(open_page, example, size, tmp_path):
+    phone = {"viewport": SIZES["phone"], "has_touch": True, "is_mobile": True} if size == "phone" else {}
+    opened = open_page(example(), ready=".plot.surface .main-svg", **phone)
+    check_fits(opened.page, size, "light", tmp_path)
+    opened.page.emulate_media(color_scheme="dark")
+    opened.open(opened.page.url.split("#")[0], ready=".plot.surface .main-svg")
+    check_fits(opened.page, size, "dark", tmp_path)
+    opened.check()
+
+
+def check_fits(page, size, theme, folder):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 20, 27)"
     assert dark == (theme == "dark")
@@ -25,7 +29,7 @@ def test_fits(open_page, example, size, theme, tmp_path):
     assert side_by_side == (size == "desk")
     assert all(box["height"] >= 300 for box in boxes)
     # With the variable set, the pictures are kept for people to look at.
-    folder = Path(os.environ.get("LANDSCAPE_SCREENSHOTS", tmp_path))
+    folder = Path(os.environ.get("LANDSCAPE_SCREENSHOTS", folder))
     page.screenshot(path=folder / f"page-{size}-{theme}.png", full_page=True)
     assert (folder / f"page-{size}-{theme}.png").stat().st_size > 20_000
     # Plotly's own bar has a button that uploads the data.
@@ -38,7 +42,6 @@ def test_fits(open_page, example, size, theme, tmp_path):
         assert page.evaluate("document.documentElement.dataset.theme") == ("light" if theme == "dark" else "dark")
         fonts = page.evaluate("document.querySelector('.map').layout.font.color")
         assert fonts == ("#1b2130" if theme == "dark" else "#e8ebf2")
-    opened.check()
 
 
 def test_every_control_has_a_name_and_takes_the_focus(open_page, example):
