@@ -1,4 +1,4 @@
-"""Which frameworks' tests run here, and what JAX has compiled for one of them, for all of them."""
+"""Which frameworks' tests run here, with little compiling: what JAX has compiled for one of them is there for all."""
 
 import os
 import tempfile
@@ -11,6 +11,11 @@ COMPILED = tempfile.TemporaryDirectory(prefix="jax-", ignore_cleanup_errors=True
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", COMPILED.name)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+# MindSpore makes the program of a convolution anew at each call: for AVX-512 that takes 20 times as long as the
+# convolution of a test.
+if runs_here("mindspore"):
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
 
 collect_ignore_glob = [f"test_{name}*.py" for name in PACKAGES if not runs_here(name)]
 
