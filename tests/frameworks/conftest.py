@@ -1,16 +1,32 @@
-"""Which frameworks' tests run here, and what JAX has compiled for one of them, for all of them."""
+"""Which frameworks' tests run here, with little compiling: what JAX has compiled for one of them is there for all."""
 
 import os
+import shutil
+import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 from cases import ASKED, PACKAGES, installed, runs_here
 
-# Most of what tests with JAX take is compiling the same functions over and over: half of their time.
+# Most of what tests with JAX take is compiling the same functions over and over: half of their time. JAX leaves half a
+# file where its process ends early, so each session has a folder of its own, which begins with what others have kept.
 COMPILED = tempfile.TemporaryDirectory(prefix="jax-", ignore_cleanup_errors=True)
+KEPT = Path(sys.prefix) / "jax-compiled"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", COMPILED.name)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+KEEPS = installed("jax") and os.environ["JAX_COMPILATION_CACHE_DIR"] == COMPILED.name
+if KEEPS and KEPT.is_dir():
+    shutil.copytree(KEPT, COMPILED.name, dirs_exist_ok=True)
+
+# The functions of tests are small: optimizing them takes longer than they do.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+# MindSpore makes the program of a convolution anew at each call: for AVX-512 that takes 20 times as long as the
+# convolution of a test.
+if runs_here("mindspore"):
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
 
 collect_ignore_glob = [f"test_{name}*.py" for name in PACKAGES if not runs_here(name)]
 
@@ -36,3 +52,13 @@ def pytest_configure(config):
     missing = [name for name in ASKED if name in PACKAGES and not installed(name)]
     if unknown or missing:
         raise pytest.UsageError(f"FRAMEWORKS asks for {ASKED}, but {missing} are not installed, {unknown} unknown.")
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """Keeps what JAX has compiled for the environment's next session."""
+    if KEEPS and exitstatus == pytest.ExitCode.OK:
+        KEPT.mkdir(exist_ok=True)
+        for file in Path(COMPILED.name).iterdir():
+            if not (KEPT / file.name).exists():
+                copied = Path(shutil.copy(file, KEPT / f".{file.name}-{os.getpid()}"))
+                copied.replace(KEPT / file.name)

@@ -1,5 +1,6 @@
 """Each cell of the table of capabilities is tried: what it claims works, and anything else is refused in words."""
 
+import functools
 import warnings
 from importlib import import_module
 from pathlib import Path
@@ -35,6 +36,12 @@ def of_each_framework(kind):
     return pytest.mark.parametrize(("framework", "case"), _cases(kind))
 
 
+@functools.cache
+def plain_grid(case):
+    """A grid around a framework's network with nothing but a plan, which several cells look at."""
+    return evaluate(random_plane(case.build()[1], seed=0), case.build, size=3, plan=PLAN, **HERE)
+
+
 def measure(framework, case, capability, folder):
     """Does what a cell of the table names, with a network and data as a user gives them."""
     network = case.build()[1]
@@ -45,16 +52,16 @@ def measure(framework, case, capability, folder):
 
     match capability:
         case "a grid":
-            assert np.isfinite(grid().loss).all()
+            assert np.isfinite(plain_grid(case).loss).all()
         case "metrics":
-            found = grid()
+            found = plain_grid(case)
             if "accuracy" not in found.metrics:
                 model, network, data, _ = case.build()
                 metrics = {"accuracy": lambda outputs, batch: (outputs["logits"].argmax(-1) == 1).float().mean()}
                 found = evaluate(plane, lambda: (model, network, data, metrics), size=3, plan=PLAN, **HERE)
             assert np.isfinite(found["accuracy"]).all()
         case "standard errors":
-            assert np.isfinite(grid()["loss_stderr"]).all()
+            assert np.isfinite(plain_grid(case)["loss_stderr"]).all()
         case "several data sets":
             model, network, data, metrics = case.build()
             sets = {"train": data, "test": case.build()[2]}
@@ -90,12 +97,12 @@ def measure(framework, case, capability, folder):
         case "alignment":
             align(another(network), network, network=network, example=inputs_of(framework, case))
         case "two workers":
-            np.testing.assert_array_equal(grid(device_ids=[0, 1]).loss, grid().loss)
+            np.testing.assert_array_equal(grid(device_ids=[0, 1]).loss, plain_grid(case).loss)
         case "going on after a stop":
             path = folder / "grid.h5"
             with pytest.warns(UserWarning, match="the budget of"):
                 grid(output=path, budget=1e-6)
-            np.testing.assert_array_equal(grid(output=path).loss, grid().loss)
+            np.testing.assert_array_equal(grid(output=path).loss, plain_grid(case).loss)
             assert Landscape.load(path).complete
         case _:
             raise AssertionError(capability)

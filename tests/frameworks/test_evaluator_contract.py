@@ -23,9 +23,18 @@ from workers.pools.in_process import Worker
 CASES = all_cases("EVALUATOR_CASES")
 
 
-@pytest.fixture(params=CASES, ids=lambda case: case.name)
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
 def case(request):
     return request.param
+
+
+@pytest.fixture(scope="module")
+def opened(case):
+    """An evaluator that tests share which only measure: making one compiles the network and looks at the data."""
+    built = case.build()
+    evaluator = open_evaluator(built)
+    yield evaluator, own_plane(built, evaluator)
+    evaluator.close()
 
 
 def load(built, **options):
@@ -37,9 +46,17 @@ def load(built, **options):
 
 
 @pytest.fixture
-def loaded(case):
-    """What ``load`` returns; the evaluator is closed at the end."""
-    evaluator, plane = load(case.build())
+def loaded(opened):
+    """The evaluator that tests share with the plane of ``own_plane`` loaded, and the plane."""
+    evaluator, plane = opened
+    evaluator.load(*plane)
+    return opened
+
+
+@pytest.fixture(scope="module")
+def interpolating(case):
+    """An evaluator that interpolates buffers, which tests share, and a plane for it."""
+    evaluator, plane = load(case.build(), buffers="interpolate")
     yield evaluator, plane
     evaluator.close()
 
@@ -51,10 +68,9 @@ def test_a_name_that_the_file_cannot_hold_is_refused_before_anything_is_read(cas
         open_evaluator((model, network, object(), {name: lambda outputs, targets: 0.0}))
 
 
-def test_the_origin_is_the_frameworks_own_loss(case):
-    built = case.build()
-    evaluator = open_evaluator(built)
-    measured = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))
+def test_the_origin_is_the_frameworks_own_loss(case, loaded):
+    evaluator, _ = loaded
+    measured = evaluator.measure(np.zeros((1, 2)))
     assert measured["loss"][0] == pytest.approx(case.own_loss(case.build()), rel=case.closes)
     assert evaluator.description.metrics[0] == "loss"
     assert set(measured) == set(evaluator.description.metrics)
@@ -74,9 +90,9 @@ def test_a_point_is_the_network_at_these_weights(loaded):
     assert state["loss"] != pytest.approx(evaluator.measure(np.zeros((1, 2)))["loss"][0], rel=1e-4)
 
 
-def test_smaller_batches_give_the_same_values(case, loaded):
+def test_smaller_batches_give_the_same_values(case):
     """Where memory runs out, the pool asks for them in the middle of a survey."""
-    evaluator, _ = loaded
+    evaluator, _ = load(case.build())
     points = np.array([[0.4, -0.7], [1.0, 1.0]])
     before = evaluator.measure(points)
     if evaluator.description.plan.batch_size is not None:
@@ -85,6 +101,7 @@ def test_smaller_batches_give_the_same_values(case, loaded):
     after = evaluator.measure(points)
     for name, values in before.items():
         np.testing.assert_allclose(after[name], values, rtol=100 * case.closes, atol=1e-6, err_msg=name)
+    evaluator.close()
 
 
 def test_the_network_ends_as_it_was_found(case):
@@ -126,10 +143,10 @@ def test_nothing_trainable_is_an_error(case):
         open_evaluator(built)
 
 
-def test_batch_size_changes_nothing(case):
+def test_batch_size_changes_nothing(case, loaded):
     points = np.array([[0.0, 0.0], [0.5, -0.5], [-1.0, 0.25]])
-    rows = []
-    for batch_size in (7, 16, 1000):
+    rows = [loaded[0].measure(points)]
+    for batch_size in (7, 1000):
         evaluator, _ = load(case.build(), batch_size=batch_size)
         rows.append(evaluator.measure(points))
         evaluator.close()
@@ -167,16 +184,15 @@ def test_nan_stays_nan(loaded):
     assert np.isnan(values["loss"][0])
 
 
-def test_fewer_samples(case):
+def test_fewer_samples(case, loaded):
     built = case.build()
     evaluator = open_evaluator(built, num_samples=24)
     some = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))["loss"][0]
     assert evaluator.description.num_samples == 24
-    whole, _ = load(case.build())
+    whole, _ = loaded
     assert whole.description.num_samples >= 40
     assert whole.description.samples_sha256 != evaluator.description.samples_sha256
     assert whole.measure(np.zeros((1, 2)))["loss"][0] != some
-    whole.close()
 
 
 def test_a_lower_precision_or_a_clear_refusal(case):
@@ -209,8 +225,8 @@ def test_recalibrated_buffers_or_a_clear_refusal(case):
     evaluator.close()
 
 
-def test_interpolated_buffers_are_each_networks_own_at_its_corner(case):
-    evaluator, (origin, directions, buffers) = load(case.build(), buffers="interpolate")
+def test_interpolated_buffers_are_each_networks_own_at_its_corner(case, interpolating):
+    evaluator, (origin, directions, buffers) = interpolating
     space = evaluator.description.space
     floating = [info.name for info in space.buffers if info.dtype.startswith("float")]
     ends = [{name: (scale * buffers[name] + shift) for name in floating} for scale, shift in ((3.0, 0.2), (0.1, 0.5))]
@@ -238,11 +254,10 @@ def test_interpolated_buffers_are_each_networks_own_at_its_corner(case):
     moved = {**origin, **move_along(space, origin, directions, points[1])}
     assert fixed == pytest.approx(evaluator.measure_state(moved, buffers)["loss"], rel=case.closes)
     assert (abs(fixed / found[1] - 1) > 1e-4) == bool(floating)
-    evaluator.close()
 
 
-def test_masks_are_each_networks_own_at_its_corner_and_the_firsts_elsewhere(case):
-    evaluator, (origin, directions, buffers) = load(case.build(), buffers="interpolate")
+def test_masks_are_each_networks_own_at_its_corner_and_the_firsts_elsewhere(case, interpolating):
+    evaluator, (origin, directions, buffers) = interpolating
     space, rng = evaluator.description.space, np.random.default_rng(0)
     floating = [info.name for info in space.buffers if info.dtype.startswith("float")]
     masks = [
@@ -260,7 +275,6 @@ def test_masks_are_each_networks_own_at_its_corner_and_the_firsts_elsewhere(case
         for point, owner in zip(points, owners, strict=True)
     ]
     np.testing.assert_allclose(found, expected, rtol=case.closes)
-    evaluator.close()
 
 
 def test_wrong_points_are_named(case):
@@ -368,13 +382,11 @@ def test_the_loss_of_each_sample_or_a_clear_refusal(case):
     np.testing.assert_allclose(alone["loss"], losses @ weights[:first] / weights[:first].sum(), rtol=2e-5)
 
 
-def test_the_losses_of_single_samples_make_the_loss_and_its_error(case):
-    built = case.build()
-    evaluator = open_evaluator(built)
-    evaluator.load(*own_plane(built, evaluator), far_points=[(1.0, 1.0)])
+def test_the_losses_of_single_samples_make_the_loss_and_its_error(opened):
+    evaluator, plane = opened
+    evaluator.load(*plane, far_points=[(1.0, 1.0)])
     points = np.array([[0.0, 0.0], [0.5, -0.5]])
     measured, found = evaluator.measure(points), Worker(evaluator).sample_losses(points)
-    evaluator.close()
     if found is None:
         assert "loss_stderr" not in measured
         return

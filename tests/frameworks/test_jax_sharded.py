@@ -34,7 +34,8 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def failures():
     """What went wrong in a process that has four devices, by check."""
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     # It imports JAX once and compiles for six checks.
     patience = len(CHECKS) * PATIENCE
     printed = run_script(_SCRIPT, json.dumps(sys.path), json.dumps(CHECKS), patience=patience, env=environment)

@@ -17,7 +17,6 @@ from cases import own_values as measured_at_own_weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from keras_cases import BACK_END, QUIET, CrashAfter, data, halves, saving, small_model, two_inputs
 from pages import code_blocks, run_page_block, takes_minutes
-from scripts import run_script
 from waiting import PATIENCE
 
 from collectors.keras import SummaryCollector
@@ -35,6 +34,7 @@ pytestmark = QUIET
 layers = keras.layers
 STEPS = {"unit": "step", "intervals": [list(range(13))]}
 EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2, 3]]}
+imports_anew = pytest.mark.timeout(4 * PATIENCE)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": BACK_END}
 
 own_values = functools.partial(measured_at_own_weights, plan=MeasurementPlan(batch_size=32))
@@ -92,32 +92,55 @@ def subclassed():
     return model
 
 
-@pytest.mark.parametrize("build", [all_layers, recurrent, subclassed, two_inputs])
-def test_names_do_not_depend_on_models_built_before(build):
-    first = describe_network(build())
-    recurrent()
-    all_layers()
-    assert first == describe_network(build())
-    assert len({info.name for info in first.tensors}) == len(first.tensors)
+BUILDS = {build.__name__: build for build in (all_layers, recurrent, subclassed, two_inputs)}
 
 
-def test_names_in_a_new_process_are_the_same(tmp_path):
+@pytest.fixture(scope="module")
+def described():
+    """What is read of each model, where others have been built before some of them."""
+    return {name: describe_network(build()) for name, build in BUILDS.items()}
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_names_do_not_depend_on_models_built_before(name, described):
+    assert described[name] == describe_network(BUILDS[name]())
+    assert len({info.name for info in described[name].tensors}) == len(described[name].tensors)
+
+
+@pytest.fixture(scope="module")
+def new_process(tmp_path_factory):
+    """What a process printed in which two_inputs is the first model, and the run of its training, which crashed."""
+    folder = tmp_path_factory.mktemp("new_process")
     code = (
-        "import keras_cases, json; from collectors.networks.readers import describe_network; "
-        "print(json.dumps(describe_network(keras_cases.two_inputs()).to_json()))"
+        "import json\nfrom keras_cases import *\nfrom collectors.networks.readers import describe_network\n"
+        "print(json.dumps(describe_network(two_inputs()).to_json()), flush=True)\n"
+        f"collector = SummaryCollector({str(folder)!r}, collect_landscape={STEPS!r})\n"
+        "small_model().fit(*data(32), batch_size=8, epochs=3, verbose=0, callbacks=[collector, CrashAfter(7)])"
     )
-    here = json.loads(json.dumps(describe_network(two_inputs()).to_json()))
-    assert json.loads(run_script(code, env=ENVIRONMENT, patience=2 * PATIENCE)) == here
+    command, patience = [sys.executable, "-c", code], 2 * PATIENCE
+    ended = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=patience)
+    assert "Crash" in ended.stderr
+    return ended.stdout, folder
 
 
-def test_names_are_readable():
-    names = [info.name for info in describe_network(all_layers()).tensors]
+@imports_anew
+def test_names_in_a_new_process_are_the_same(new_process, described):
+    assert json.loads(new_process[0]) == json.loads(json.dumps(described["two_inputs"].to_json()))
+
+
+@imports_anew
+def test_a_crash_of_the_process_is_whole(new_process):
+    assert present(new_process[1]) == list(range(8))
+
+
+def test_names_are_readable(described):
+    names = [info.name for info in described["all_layers"].tensors]
     assert names[:3] == ["conv2d/kernel", "conv2d/bias", "batch_normalization/gamma"]
     assert {"dense/kernel", "head/kernel", "seed_generator/seed_generator_state"} <= set(names)
-    assert [info.name for info in describe_network(subclassed()).tensors] == [
+    assert [info.name for info in described["subclassed"].tensors] == [
         "scale", "shift", "dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias",
     ]  # fmt: skip
-    assert "inner/dense_1/kernel" in {info.name for info in describe_network(two_inputs()).tensors}
+    assert "inner/dense_1/kernel" in {info.name for info in described["two_inputs"].tensors}
 
 
 def test_two_weights_of_one_name_stay_apart():
@@ -212,8 +235,8 @@ def test_biases_of_two_axes_have_no_filters():
     assert {info.filter_axes for info in biases} == {()}
 
 
-def test_roles_and_filter_axes():
-    tensors = {info.name: info for info in describe_network(all_layers()).tensors}
+def test_roles_and_filter_axes(described):
+    tensors = {info.name: info for info in described["all_layers"].tensors}
     assert {name: tensors[name].filter_axes for name in tensors if tensors[name].filter_axes} == {
         "conv2d/kernel": (3,),
         "depthwise_conv2d/kernel": (2, 3),
@@ -223,7 +246,7 @@ def test_roles_and_filter_axes():
         "dense/kernel": (1,),
         "head/kernel": (1,),
     }
-    assert describe_network(recurrent()).tensors[0].filter_axes == (0,)  # an embedding: one vector for each token
+    assert described["recurrent"].tensors[0].filter_axes == (0,)  # an embedding: one vector for each token
     buffers = {name for name, info in tensors.items() if info.role == "buffer"}
     assert buffers == {
         "batch_normalization/moving_mean",
@@ -375,17 +398,6 @@ def test_a_crash_without_with_is_whole_once_the_callback_is_gone(tmp_path):
     gc.collect()
     assert present(tmp_path) == list(range(8))
     assert "checkpoint-writer" not in {thread.name for thread in threading.enumerate()}
-
-
-def test_a_crash_of_the_process_is_whole(tmp_path):
-    code = (
-        "from keras_cases import *\n"
-        f"collector = SummaryCollector({str(tmp_path)!r}, collect_landscape={STEPS!r})\n"
-        "small_model().fit(*data(32), batch_size=8, epochs=3, verbose=0, callbacks=[collector, CrashAfter(7)])"
-    )
-    result = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False)
-    assert "Crash" in result.stderr
-    assert present(tmp_path) == list(range(8))
 
 
 def test_a_failed_fit_can_be_followed_by_another(tmp_path):
@@ -611,13 +623,17 @@ FORMS = {
 }
 
 
+@pytest.fixture(scope="module")
+def evaluated():
+    """A model, and what Keras says of it on the first 40 samples."""
+    model, (x, y) = small_model(), data()
+    return model, model.evaluate(x[:40], y[:40], batch_size=40, verbose=0, return_dict=True)
+
+
 @pytest.mark.parametrize("kind", FORMS)
-def test_the_same_samples_in_any_form(kind):
-    x, y = data()
-    dataset = FORMS[kind](x, y)
-    model = small_model()
-    values, description = own_values((model, model, dataset, None), num_samples=40)
-    expected = model.evaluate(x[:40], y[:40], batch_size=40, verbose=0, return_dict=True)
+def test_the_same_samples_in_any_form(kind, evaluated):
+    model, expected = evaluated
+    values, description = own_values((model, model, FORMS[kind](*data()), None), num_samples=40)
     assert description.num_samples == 40
     assert values["loss"] == pytest.approx(float(expected["loss"]), rel=1e-5)
     assert values["accuracy"] == pytest.approx(float(expected["accuracy"]), rel=1e-5)

@@ -18,6 +18,7 @@ from pages import code_blocks, run_page_block, takes_minutes
 from scripts import run_python, run_script
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
+from waiting import PATIENCE
 from worker_cases import classes, features, found, seeded
 
 from collectors.lightning import SummaryCollector
@@ -188,7 +189,6 @@ import sys
 sys.path[:0] = {folders!r}
 import warnings
 warnings.simplefilter("ignore")
-from cases import open_evaluator, own_plane, weights
 from leaving import leave
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer
 from worker_cases import seeded
@@ -197,21 +197,21 @@ import torch
 from importlib import import_module
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
-model, data = CLASSES[{name!r}]
-strategies = PACKAGES[{name!r}].strategies
 options = {{"process_group_backend": "gloo"}}
 
-class FSDPOnHost(strategies.FSDPStrategy):
-    # Lightning's own wants a GPU; what our collector sees is the same.
-    def _setup_model(self, module):
-        return FullyShardedDataParallel(module, device_id=torch.device("cpu"), use_orig_params=True)
+def made(name, kind):
+    model, strategies = CLASSES[name][0], PACKAGES[name].strategies
 
-class Divided(model):
-    def configure_model(self):
-        fully_shard(self.body[0], mesh=self.device_mesh["data_parallel"])
-        fully_shard(self.body, mesh=self.device_mesh["data_parallel"])
+    class FSDPOnHost(strategies.FSDPStrategy):
+        # Lightning's own wants a GPU; what our collector sees is the same.
+        def _setup_model(self, module):
+            return FullyShardedDataParallel(module, device_id=torch.device("cpu"), use_orig_params=True)
 
-def made(kind):
+    class Divided(model):
+        def configure_model(self):
+            fully_shard(self.body[0], mesh=self.device_mesh["data_parallel"])
+            fully_shard(self.body, mesh=self.device_mesh["data_parallel"])
+
     if kind == "fsdp":
         return FSDPOnHost(**options), model
     if kind == "model_parallel":
@@ -219,47 +219,65 @@ def made(kind):
     return kind, model
 
 if __name__ == "__main__":
-    connector = import_module(PACKAGES[{name!r}].__name__ + ".trainer.connectors.accelerator_connector")
-    connector._AcceleratorConnector._check_strategy_and_fallback = lambda self: None
-    strategy, kind = made(sys.argv[2])
-    collector = SummaryCollector(sys.argv[1], collect_landscape={{"unit": "step", "intervals": [range(0, 7)]}})
-    trainer = quiet_trainer({name!r}, max_epochs=3, callbacks=[collector], enable_checkpointing=False,
-                            strategy=strategy, devices=2, num_sanity_val_steps=0)
-    trainer.fit(seeded(kind), data(32, 8))
-    # One write, so that the other process cannot come between.
-    sys.stdout.write(f"rank {{trainer.global_rank}} steps {{trainer.global_step}}\\n")
+    for name, strategy in {trainings!r}:
+        connector = import_module(PACKAGES[name].__name__ + ".trainer.connectors.accelerator_connector")
+        connector._AcceleratorConnector._check_strategy_and_fallback = lambda self: None
+        plugin, model = made(name, strategy)
+        collector = SummaryCollector(
+            sys.argv[1] + "/" + name + "-" + strategy,
+            collect_landscape={{"unit": "step", "intervals": [range(0, 7)]}},
+        )
+        trainer = quiet_trainer(name, max_epochs=3, callbacks=[collector], enable_checkpointing=False,
+                                strategy=plugin, devices=2, num_sanity_val_steps=0)
+        trainer.fit(seeded(model), CLASSES[name][1](32, 8))
+        # One write, so that the other process cannot come between.
+        sys.stdout.write(f"{{name}}-{{strategy}} rank {{trainer.global_rank}} steps {{trainer.global_step}}\\n")
     leave()
 """
+TRAININGS = (("pytorch_lightning", "ddp"), *(("lightning", name) for name in ("ddp", "fsdp", "model_parallel")))
 
 
-def run_two_processes(package, tmp_path, strategy):
-    script = tmp_path / "train.py"
-    script.write_text(TWO_PROCESSES.format(folders=FOLDERS, name=package))
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    """A folder with the runs of trainings that the same two processes did one after the other."""
+    folder = tmp_path_factory.mktemp("two_processes")
+    script = folder / "train.py"
+    script.write_text(TWO_PROCESSES.format(folders=FOLDERS, trainings=TRAININGS))
     environment = {**os.environ, "PL_TORCH_DISTRIBUTED_BACKEND": "gloo"}
-    printed = run_python(script, tmp_path / strategy, strategy, cwd=tmp_path, env=environment)
-    ranks = sorted(re.findall(r"rank (\d) steps (\d+)", printed))
-    assert ranks == [("0", "6"), ("1", "6")]
-    run = RunDirectory(tmp_path / strategy)
+    printed = run_python(script, folder, cwd=folder, env=environment, patience=2 * PATIENCE)
+    for training in map("-".join, TRAININGS):
+        ranks = sorted(re.findall(rf"^{training} rank (\d) steps (\d+)", printed, re.MULTILINE))
+        assert ranks == [("0", "6"), ("1", "6")]
+    return folder
+
+
+imports_twice = pytest.mark.timeout(4 * PATIENCE)
+
+
+def run_of(folder):
+    run = RunDirectory(folder)
     assert run.present(tuple(range(20))) == list(range(7))
     assert run.metadata.step_per_epoch == 2
     return run
 
 
-def test_two_processes(tmp_path):
-    run_two_processes("pytorch_lightning", tmp_path, "ddp")
-    assert all(not name.startswith("module.") for name in weights(tmp_path / "ddp", 6))
+@imports_twice
+@pytest.mark.parametrize("package", PACKAGES)
+def test_two_processes(two_processes, package):
+    folder = two_processes / f"{package}-ddp"
+    run_of(folder)
+    assert all(not name.startswith("module.") for name in weights(folder, 6))
 
 
+@imports_twice
 @pytest.mark.slow
-@pytest.mark.timeout(240)  # three trainings of two processes each
-def test_two_processes_that_divide_the_parameters(tmp_path):
+@pytest.mark.parametrize("strategy", ["fsdp", "model_parallel"])
+def test_two_processes_that_divide_the_parameters(two_processes, strategy):
     # Both packages are one code: here the other one.
-    plain = run_two_processes("lightning", tmp_path, "ddp")
-    for strategy in ("fsdp", "model_parallel"):
-        run = run_two_processes("lightning", tmp_path, strategy)
-        assert run.metadata.network["trainable"] == plain.metadata.network["trainable"]
-        for number in range(7):
-            assert_same(weights(tmp_path / strategy, number), weights(tmp_path / "ddp", number), atol=1e-6)
+    plain, divided = (two_processes / f"lightning-{name}" for name in ("ddp", strategy))
+    assert run_of(divided).metadata.network["trainable"] == run_of(plain).metadata.network["trainable"]
+    for number in range(7):
+        assert_same(weights(divided, number), weights(plain, number), atol=1e-6)
 
 
 class TestEvaluatorFrom:

@@ -172,10 +172,16 @@ def callback_fn(folder, device_map):
 @pytest.mark.parametrize("device_ids", [[0], [0, 1]])
 def test_a_whole_landscape_in_this_process_and_by_two_workers_of_ray(saved, device_ids, tmp_path):
     plane = random_plane(load(saved, {"": "cpu"}), seed=3)
-    options = {"size": 5, "progress": False, "device_ids": device_ids, "plan": PLAN}
+    options = {"size": 5, "progress": False, "plan": PLAN}
     surfaces = [
-        evaluate(plane, functools.partial(callback_fn, saved, device_map), output=tmp_path / f"{number}.h5", **options)
-        for number, device_map in enumerate([{"": "cpu"}, MAPS["tied weights on disk"]])
+        evaluate(
+            plane,
+            functools.partial(callback_fn, saved, device_map),
+            output=tmp_path / f"{number}.h5",
+            device_ids=devices,
+            **options,
+        )
+        for number, (device_map, devices) in enumerate([({"": "cpu"}, [0]), (MAPS["tied weights on disk"], device_ids)])
     ]
     np.testing.assert_allclose(surfaces[1].loss, surfaces[0].loss, rtol=1e-6)
 
