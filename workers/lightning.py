@@ -146,8 +146,8 @@ class LightningCallback:
         loaders = {data: _loaders(holder, data) for data in names}
         if "training" in loaders and "training" in loaders.get("validation", ()):
             raise CallbackFunctionError(
-                f"{type(holder).__name__}.val_dataloader() calls one of its data loaders 'training', the name of that of "
-                "train_dataloader(), and both are measured; give that data loader of validation another name."
+                f"{type(holder).__name__}.val_dataloader() calls one of its data loaders 'training', the name of that "
+                "of train_dataloader(), and both are measured; give that data loader of validation another name."
             )
         return loaders, hooks
 
