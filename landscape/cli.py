@@ -7,24 +7,29 @@ import functools
 import gc
 import io
 import os
+import signal
 import sys
 import traceback
 import warnings
 from collections.abc import Callable
 from typing import Annotated, NoReturn
 
-import typer
+try:
+    import typer
 
-from collectors.errors import LandscapeError
-from workers.errors import IN_THE_WORKER
+    from collectors.errors import LandscapeError
+    from workers.errors import IN_THE_WORKER
 
-from .commands.arguments import as_typed
-from .commands.evaluate import evaluate
-from .commands.exchange import convert, info, merge
-from .commands.measure import check, compare, curvature, demo, report, run
-from .commands.options import Command
-from .commands.paths import connect
-from .commands.plot import plot
+    from .commands.arguments import as_typed
+    from .commands.evaluate import evaluate
+    from .commands.exchange import convert, info, merge
+    from .commands.measure import check, compare, curvature, demo, report, run
+    from .commands.options import Command
+    from .commands.paths import connect
+    from .commands.plot import plot
+except KeyboardInterrupt:
+    # While all this is loaded, nothing else ends the command as Ctrl-C does later: without a traceback.
+    raise SystemExit(128 + signal.SIGINT) from None
 
 _EPILOG = (
     "Exit codes: 0 done; 1 an error, explained with its remedy; 2 unknown or missing options; 3 a bug of this program; "

@@ -143,7 +143,13 @@ class LightningCallback:
             holder.prepare_data()
             holder.setup("fit")
         hooks = holder if any(_overrides(holder, hook) for hook in _BATCH_HOOKS) else module
-        return {data: _loaders(holder, data) for data in names}, hooks
+        loaders = {data: _loaders(holder, data) for data in names}
+        if "training" in loaders and "training" in loaders.get("validation", ()):
+            raise CallbackFunctionError(
+                f"{type(holder).__name__}.val_dataloader() calls one of its data loaders 'training', the name of that "
+                "of train_dataloader(), and both are measured; give that data loader of validation another name."
+            )
+        return loaders, hooks
 
 
 _LOADERS = {"validation": "val_dataloader", "training": "train_dataloader"}

@@ -26,8 +26,7 @@ from ..shadowing import check_folder
 
 _Number = TypeVar("_Number", int, float)
 
-# Of every command: files are written by commands that have these.
-_spelling: Mapping[str, str] = {"overwrite": "--overwrite", "output": "--output"}
+_spelling: Mapping[str, str] = {}  # of the command that runs
 _VALUE = r"(?:(?P<value>\"[^\"]*\"|'[^']*'|[\w.+-]*\w)(?![\w(]))?"
 
 

@@ -14,7 +14,7 @@ from collectors.validation import check_choice
 
 from ..record.option import Option
 from ..record.options import OPTIONS
-from ..record.whole_file import kind_of, path_of
+from ..record.whole_file import fetched_once, kind_of, path_of
 from ..replacing import check_no_input
 from .arguments import check_left_out, integers, load_function, needed, options_named
 from .measure import curvature
@@ -245,8 +245,9 @@ def info(
     with contextlib.suppress(OSError):  # reading it says what is wrong
         is_directory = path_of(file).is_dir()
     if not is_directory:
-        load, text_of, values_of = facts_of(kind_of(file))
-        found = load(file)
+        with fetched_once():
+            load, text_of, values_of = facts_of(kind_of(file))
+            found = load(file)
         print_facts(lambda: values_of(found), lambda: text_of(found), as_json=as_json)
         return
     contents = read_contents(file)

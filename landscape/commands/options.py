@@ -54,6 +54,10 @@ _COMMON: Mapping[str, Option] = {
 }
 
 
+# A file that cannot be read is measured again by another command, whose options are not those of the one that runs.
+_OF_READING = {"again with overwrite=True": "again"}
+
+
 def _number_or_text(_option: str, text: str | None) -> float | str | None:
     try:
         return None if text is None else float(text)
@@ -100,9 +104,9 @@ def with_options(
         leading = [item for name, item in declared.items() if name not in names]
         listed = [declared.get(name) or _shown(name, known[name]) for name in names]
         flags = {item.name: _flag(item) for item in (*leading, *listed) if _flag(item)}
-        spelling = {**flags, **called}
         # What shows its progress can be continued, and has so many options that a file may hold them.
         measures = "progress" in names
+        spelling = {**({} if measures else _OF_READING), **flags, **called}
         in_file = {flags[item.name].removeprefix("--"): item for item in (*leading, *listed) if item.name in flags}
         of_files = config.parameters(command.__name__, in_file) if measures else []
         prints_json = measures and "as_json" not in names

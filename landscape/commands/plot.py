@@ -20,7 +20,7 @@ from ..errors import MEASURE_BARRIER
 from ..figures.kinds import KINDS, OPTIONS, Picture, by_file, names_of, usual_picture
 from ..record.hdf5 import COMPARISON, CURVATURE, LANDSCAPE
 from ..record.option import Option
-from ..record.whole_file import kind_of
+from ..record.whole_file import fetched_once, kind_of
 from ..replacing import check_no_input
 from .arguments import check_left_out, numbers_between, options_named
 from .next_steps import picture_beside
@@ -99,6 +99,7 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
         "orbit_frames": "--kind animation --move orbit",
     },
 )  # fmt: skip
+@fetched_once()
 def plot(
     files: Annotated[
         list[str],

@@ -98,7 +98,7 @@ def run_text(contents: RunContents) -> str:
         ("training ended at", "" if known.final_number is None else f"{unit} {known.final_number}"),
         ("frozen parameters", frozen),
         ("logged values", f"in {events} event file{'s' * (events > 1)} of TensorBoard" if events else None),
-        ("asked for", _asked(asked)),
+        ("asked for", None if known.imported else _asked(asked)),  # no training asked for an import's
         *((file.word, _file_text(file)) for file in contents.files),
     ]
     return as_lines([(name, text) for name, text in rows if text])

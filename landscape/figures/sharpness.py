@@ -62,6 +62,7 @@ def plot_sharpness(
             _draw_trace(sheet, chosen)
         _draw_eigenvalues(sheet, chosen)
         _draw_limit(sheet, limit)
+        _order_entries(sheet)
         missing = missing_kinds(np.zeros(len(curvature.number)), curvature.status)
         mark_missing(sheet, curvature.number, missing)
         _write(sheet, chosen)
@@ -119,7 +120,7 @@ def _draw_eigenvalues(sheet: CurvatureSheet, scale: Scale) -> None:
             sheet.entries.append(curve)
         if place == 0:
             curve.set_label(f"{symbol(1)}, the largest eigenvalue")
-            sheet.entries.insert(0, curve)
+            sheet.entries.append(curve)
     lowest = {"color": look.series[1], "linewidth": 1.5 * look.factor, "linestyle": "--", "zorder": 4}
     curves = [_draw_curve(sheet, scale, place, loose[:, place], lowest) for place in range(top, top + bottom)]
     if curves:
@@ -182,6 +183,19 @@ def _draw_limit(sheet: CurvatureSheet, limit: Float64[np.ndarray, " n"]) -> None
         sheet.entries.append(ax.axhline(float(limit[0]), **style))
     else:
         sheet.entries += ax.plot(sheet.curvature.number, limit, **style)
+
+
+def _order_entries(sheet: CurvatureSheet) -> None:
+    """Puts what the legend names into the order in which the picture shows it from top to bottom."""
+    heights: list[float] = []
+    for entry in sheet.entries:
+        # A band is the interval of the curve before it.
+        values = np.asarray(entry.get_ydata() if hasattr(entry, "get_ydata") else heights[-1], np.float64)
+        values = values[np.isfinite(values)]
+        heights.append(float(np.median(values)) if len(values) else -np.inf)
+    sheet.entries[:] = [
+        sheet.entries[place] for place in sorted(range(len(heights)), key=lambda place: -heights[place])
+    ]
 
 
 def _write(sheet: CurvatureSheet, scale: Scale) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -130,7 +131,9 @@ def regrid(
     file = cast("AnyPath", source.path)
     sampling, run = sampling_settings(source, chosen), Run.checked({**chosen, "overwrite": False})
     how = {**chosen, **measured_options(source, file, chosen["groups"])}
-    path = output_file(output) if output is not None else change.beside or file
+    written = output_file(output) if output is not None else change.beside or file
+    # Named whole, as every measured file is: what it is called may be typed in another folder.
+    path, before = (place.absolute() if isinstance(place, Path) else place for place in (written, file))
     directory = None
     saved = directions_path(file)
     if plane is None and (run_directory is None or CURVATURE in source.attributes) and saved.exists():
@@ -150,7 +153,7 @@ def regrid(
             found = plane if directory is None else plane_of(source, file, directory, workers.space)
             assert found is not None
             check_same_network(found, workers.pool.description.space if directory is None else workers.space)
-            if path != file:
+            if path != before:
                 found = keep_plane(stored, found, run)
             return [GridExperiment(found, change.axes(found), sampling, attributes, source)]
 

@@ -222,7 +222,7 @@ class WatchServer(ThreadingHTTPServer):
         try:
             super().__init__((LOOPBACK, port), _Handler)
         except OSError as error:
-            raise OSError(f"port {port} of {LOOPBACK} cannot be used: {error.strerror}. Pass --port 0.") from error
+            raise OSError(f"port {port} of {LOOPBACK} cannot be used: {error.strerror}. Pass port=0.") from error
 
     @property
     def address(self) -> str:

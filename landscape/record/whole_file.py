@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -40,6 +41,7 @@ _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _LARGEST_DOWNLOAD = 2**30
 # Of a larger file, as one with the losses of samples, only parts are read for its header.
 _READ_AT_ONCE = 2**22
+_fetched: ContextVar[dict[str, bytes] | None] = ContextVar("fetched", default=None)
 
 
 def write_image(path: str | os.PathLike[str], image: Image, kind: FileKind = LANDSCAPE) -> None:
@@ -100,7 +102,21 @@ def holds_ours(path: AnyPath) -> bool:
 
 def kind_of(path: GivenPath) -> FileKind:
     """Returns of which of our kinds a file is; that of a landscape where it does not say, so that reading it does."""
-    return _KINDS.get(_format_of(_source(path_of(path), LANDSCAPE)), LANDSCAPE)
+    place = path_of(path)
+    source, fetched = _source(place, LANDSCAPE), _fetched.get()
+    if fetched is not None and isinstance(source, bytes):
+        fetched[str(place)] = source
+    return _KINDS.get(_format_of(source), LANDSCAPE)
+
+
+@contextmanager
+def fetched_once() -> Iterator[None]:
+    """Keeps what ``kind_of`` fetched of a file behind a URL until the file is read."""
+    token = _fetched.set({})
+    try:
+        yield
+    finally:
+        _fetched.reset(token)
 
 
 def _format_of(source: AnyPath | bytes, damaged: str = "") -> Any:
@@ -115,7 +131,8 @@ def _format_of(source: AnyPath | bytes, damaged: str = "") -> Any:
 def read_file_attributes(path: GivenPath) -> dict[str, Any]:
     """Returns the attributes of a file of any of our kinds; the errors are those of ``read_whole``."""
     place = path_of(path)
-    return read_whole(place, kind_of(place), _attributes)
+    with fetched_once():
+        return read_whole(place, kind_of(place), _attributes)
 
 
 def _attributes(file: Any, _size: int) -> dict[str, Any]:
@@ -189,8 +206,9 @@ def _source(path: AnyPath, kind: FileKind, size: int | None = None) -> Path | by
     if not isinstance(path, RemotePath):
         _check_openable(path, kind)
         return path
+    fetched = (_fetched.get() or {}).pop(str(path), None)
     try:
-        image = path.read_bytes(0, size or _LARGEST_DOWNLOAD)
+        image = path.read_bytes(0, size or _LARGEST_DOWNLOAD) if fetched is None else fetched
     except FileNotFoundError as error:
         raise _not_found(path, kind) from error
     except OSError as error:

@@ -496,7 +496,12 @@ class TestEvaluatorFrom:
             def val_dataloader(self):
                 return []
 
+        class Colliding(DataModule):
+            def val_dataloader(self):
+                return {"training": super().val_dataloader(), "other": super().val_dataloader()}
+
         for arguments, options, text in (
+            ((LitModel, Colliding), {"data": BOTH}, r"Colliding\.val_dataloader.* 'training', .* of train_dataload"),
             ((LitModel, Empty), {}, r"Empty returns none from val_dataloader, so there are no validation samples"),
             ((Nothing, DataModule), {}, "Nothing has no training_step, so it has no loss"),
             ((NoLoss, DataModule), {"stage": "validation"}, r"a dictionary of \['logits'\].*stage='training'"),

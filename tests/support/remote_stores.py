@@ -1,10 +1,13 @@
 """Stores that runs lie in: an empty one in memory, and a real S3 server of this machine."""
 
 import contextlib
+import functools
+import http.server
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import urllib.request
 from pathlib import Path
 
@@ -20,6 +23,27 @@ def empty_memory():
     system.pseudo_dirs[:] = [""]
     yield system
     system.store.clear()
+
+
+@contextlib.contextmanager
+def web_server(folder):
+    """A web server with a folder's files: gives its address and the names of the files that were fetched."""
+    fetched = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self):
+            fetched.append(self.path.removeprefix("/"))
+            super().do_GET()
+
+        def log_message(self, *_):
+            """Nothing is printed."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", fetched
+        server.shutdown()
+        thread.join()
 
 
 @contextlib.contextmanager

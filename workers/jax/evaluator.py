@@ -22,7 +22,7 @@ from ..measurement_options import MeasurementOptions
 from ..measuring import checks
 from ..measuring.measured_set import MeasuredSet
 from ..measuring.network_evaluator import NetworkEvaluator
-from ..measuring.sample_loss import as_kept, own_losses, values_at
+from ..measuring.sample_loss import values_at
 from ..measuring.totals import Total
 from ..metric_names import SAMPLE_LOSSES
 from ..sample_losses import DENOMINATORS, NUMERATORS
@@ -284,14 +284,7 @@ def _add_up(
     columns: dict[str, NDArray[Any]] = {}
     for total in totals:
         assert isinstance(total, JaxTotal)
-        own = [parts[total.key] for parts in values]
-        columns |= total.columns(own, sizes)
-        if item is None or total.name != "loss" or not isinstance(total, SampleTotal):
-            continue
-        if item.groups is not None:
-            columns |= total.group_columns(own, sizes, item.groups)
-        if item.keeps_samples:
-            columns[SAMPLE_LOSSES] = as_kept(own_losses(*total.sample_sums(own, sizes)))
+        columns |= total.columns([parts[total.key] for parts in values], sizes, item)
     return columns
 
 

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.shapes import Float64
-
 from ..errors import CallbackFunctionError
-from ..measuring.sample_loss import SampleGroups, mean_and_stderr
+from ..measuring.measured_set import MeasuredSet
+from ..measuring.sample_loss import as_kept, mean_and_stderr, own_losses
 from ..measuring.totals import Pending, Total, check_metrics, low_precision, metric_error
+from ..metric_names import SAMPLE_LOSSES
 from ..samples.batches import Batch
 
 Function: TypeAlias = Callable[[Any, Any], Any]
@@ -36,7 +36,9 @@ class JaxTotal(Total):
         """Returns what is known of one batch at one point; it is traced."""
 
     @abstractmethod
-    def columns(self, parts: Sequence[Part], sizes: Sequence[int]) -> dict[str, Float64[np.ndarray, " points"]]:
+    def columns(
+        self, parts: Sequence[Part], sizes: Sequence[int], item: MeasuredSet | None = None
+    ) -> dict[str, NDArray[Any]]:
         """Returns the results at every point, from the parts of all batches and their numbers of samples."""
 
     @abstractmethod
@@ -68,7 +70,9 @@ class BatchTotal(JaxTotal):
     def numerator(self, outputs: Any, targets: Any, size: Any) -> tuple[jax.Array, jax.Array]:
         return self.inside(outputs, targets)["value"] * size, size
 
-    def columns(self, parts: Sequence[Part], sizes: Sequence[int]) -> dict[str, Float64[np.ndarray, " points"]]:
+    def columns(
+        self, parts: Sequence[Part], sizes: Sequence[int], item: MeasuredSet | None = None
+    ) -> dict[str, NDArray[Any]]:
         values = np.stack([part["value"].astype(np.float64) for part in parts], axis=1)
         return {self.name: values @ np.array(sizes, np.float64) / sum(sizes)}
 
@@ -91,18 +95,22 @@ class SampleTotal(JaxTotal):
         parts = self.inside(outputs, targets)
         return parts["sums"].sum(), parts["count"] * size
 
-    def columns(self, parts: Sequence[Part], sizes: Sequence[int]) -> dict[str, Float64[np.ndarray, " points"]]:
-        """Returns the mean, and of a loss its standard error over samples."""
-        _, mean, stderr = mean_and_stderr(*self.sample_sums(parts, sizes))
-        return {self.name: mean, "loss_stderr": stderr} if self.name == "loss" else {self.name: mean}
-
-    def group_columns(
-        self, parts: Sequence[Part], sizes: Sequence[int], groups: SampleGroups
-    ) -> dict[str, Float64[np.ndarray, " points"]]:
-        """Returns the mean of each group of samples, at every point; arguments as of ``columns``."""
+    def columns(
+        self, parts: Sequence[Part], sizes: Sequence[int], item: MeasuredSet | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Returns the mean, and of a loss its standard error over samples, and its groups' and its samples' losses."""
         sums, counts = self.sample_sums(parts, sizes)
-        means = np.stack([groups.means(row, counts) for row in sums])
-        return {name: means[:, place] for place, name in enumerate(groups.names)}
+        _, mean, stderr = mean_and_stderr(sums, counts)
+        columns: dict[str, NDArray[Any]] = {self.name: mean}
+        if self.name != "loss":
+            return columns
+        columns["loss_stderr"] = stderr
+        if item is not None and item.groups is not None:
+            means = np.stack([item.groups.means(row, counts) for row in sums])
+            columns |= {name: means[:, place] for place, name in enumerate(item.groups.names)}
+        if item is not None and item.keeps_samples:
+            columns[SAMPLE_LOSSES] = as_kept(own_losses(sums, counts))
+        return columns
 
     def sample_sums(self, parts: Sequence[Part], sizes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Returns each sample's sum at every point, shape (points, samples), and its number of elements, (samples,)."""

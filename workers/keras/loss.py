@@ -129,10 +129,9 @@ class SampleLoss(SummedLoss):
             result["loss"] += self._penalty
         return replace(Pending.of(result), samples=whole.samples)
 
-    @property
-    def sums(self) -> tuple[Any, Any]:
-        """The numerator and the denominator of each sample; penalties are a part of each sample's loss."""
-        numerators, denominators = super().sums
+    def _of_samples(self, numerators: Any, denominators: Any) -> tuple[Any, Any]:
+        """Returns the numerator and the denominator of each sample; penalties are a part of each sample's loss."""
+        numerators, denominators = super()._of_samples(numerators, denominators)
         if denominators is None:
             return numerators + self._penalty / len(numerators), None
         return numerators + self._penalty * denominators, denominators

@@ -45,25 +45,33 @@ class SummedLoss(Total):
     @property
     def sums(self) -> tuple[Any, Any]:
         """The numerators, float64, shape (samples,), and the denominators, or None for a sum, which has none."""
+        return self._of_samples(*self._joined())
+
+    def _joined(self) -> tuple[Any, Any]:
+        return _concatenate(self._numerators), _concatenate(self._denominators)
+
+    def _of_samples(self, numerators: Any, denominators: Any) -> tuple[Any, Any]:
         if not self._has_stderr:
             raise CallbackFunctionError(
                 "groups and keep_samples need a loss that has a value for each sample, but its elements are not those "
                 "of the samples; let outputs and targets keep the samples' axis first."
             )
-        denominators = None if self._reduction == "sum" else _concatenate(self._denominators)
-        return _concatenate(self._numerators), denominators
+        return numerators, None if self._reduction == "sum" else denominators
 
     def pending(self) -> Pending:
         """Returns the loss, its standard error, each group's loss, and the samples' losses."""
-        weight, *values = mean_and_stderr(
-            _concatenate(self._numerators), _concatenate(self._denominators), self._reduction
-        )
+        joined = self._joined()
+        weight, *values = mean_and_stderr(*joined, self._reduction)
         names = ["loss", *(["loss_stderr"] if self._has_stderr else [])]
         numbers = values[: len(names)] if self._reduction == "sum" else [weight, *values[: len(names)]]
-        if self.groups is not None:
-            names += self.groups.names
-            numbers.extend(self.groups.means(*self.sums))  # NumPy would add what += is to append
-        samples = {SAMPLE_LOSSES: own_losses(*self.sums)} if self.keeps_samples else {}
+        samples = {}
+        if self.groups is not None or self.keeps_samples:
+            sums = self._of_samples(*joined)
+            if self.groups is not None:
+                names += self.groups.names
+                numbers.extend(self.groups.means(*sums))  # NumPy would add what += is to append
+            if self.keeps_samples:
+                samples[SAMPLE_LOSSES] = own_losses(*sums)
         return Pending(numbers, functools.partial(self._finish, names), samples)
 
     def _finish(self, names: Sequence[str], numbers: Sequence[float]) -> dict[str, float]:

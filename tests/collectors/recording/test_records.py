@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -35,6 +36,18 @@ ITEMS = {
     "histogram_regular": {"0.weight/auto", "0.bias/auto", "3.weight/auto", "3.bias/auto"},
 }
 EVERYTHING = set().union(*ITEMS.values())
+
+
+def test_every_tag_is_documented():
+    page = (ROOT / "docs" / "api" / "collecting.md").read_text("utf-8")
+    rows = [line.split("|")[1:] for line in page.splitlines() if line.startswith("| `")]
+    documented = {item: set() for item in ITEMS}
+    for tag, _, item, *_ in rows:
+        documented.setdefault(item.split("`")[-2], set()).update(re.findall("`(.*?)`", tag))
+    for item, found in ITEMS.items():
+        wanted = {re.sub(r"^\d\.\w+", "<parameter>", tag) for tag in found} - {"graph"}
+        assert wanted <= documented[item], item
+    assert documented["custom_lineage_data"] == {"custom_lineage_data"}
 
 
 class Recorder(Callback):

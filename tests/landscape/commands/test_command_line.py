@@ -199,6 +199,39 @@ def test_an_interruption_before_the_first_point_promises_nothing(folder):
     assert not (folder / "none.h5").exists()
 
 
+# Whoever imports the module that GATE names gets Ctrl-C meanwhile.
+INTERRUPTING = """
+import os, signal, sys
+
+class Gate:
+    def find_spec(name, path=None, target=None):
+        if name == os.environ["GATE"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Gate)
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [("typer", ["--help"]), ("landscape.commands.plot", ["info"]), ("landscape.summary_landscape", ["check", "run"])],
+    ids=["of the console", "of a command", "while it runs"],
+)
+def test_an_interruption_while_the_program_is_loaded_is_quiet(folder, tmp_path, module, arguments):
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTING)
+    told = subprocess.run(
+        [*COMMAND, *arguments, *(["--function", "my_callbacks:callback_fn"] if "check" in arguments else [])],
+        cwd=folder,
+        env={**os.environ, "GATE": module, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        check=False,
+    )
+    assert (told.returncode, told.stdout, told.stderr) == (128 + signal.SIGINT, "", "")
+
+
 def _write_and_be_interrupted(paths, *, overwrite):
     with interruptible(overwrite=overwrite):
         for path in paths:

@@ -12,6 +12,7 @@ from remote_stores import empty_memory
 
 from collectors.errors import RunDirectoryError
 from collectors.files.remote_path import RemotePath
+from collectors.run_directory.importing import import_checkpoints
 from landscape import Curvature, Landscape
 from landscape.commands.run_facts import RUN_SUMMARY_VERSION
 from landscape.curvature.data import CurvatureData
@@ -86,6 +87,15 @@ def test_a_fresh_run_has_no_landscape_and_says_how_to_measure_one(folder):
         ["landscape", name, "run", "--function", "module:callback_fn"] for name in ("check", "run", "report")
     ]
     assert "module:callback_fn is your function" in told
+
+
+def test_only_a_training_asked_for_landscapes(trained, tmp_path):
+    import_checkpoints(tmp_path / "run", trained / "run" / "ckpt_dir")
+    imported = info(tmp_path)
+    assert "run (imported checkpoints)\n" in imported
+    assert "5: epochs 0 to 4" in imported
+    assert "asked for" not in imported
+    assert "asked for          landscapes of the path and around the result: epochs 0 to 4; 5 x 5 " in info(trained)
 
 
 def test_what_is_advised_for_a_measured_run_works(copied):

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import socket
 import sys
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from landscape.errors import (
     OTHER_GRID,
     OTHER_GRID_ALONG_EIGENVECTORS,
     OTHER_GRID_OF_CURVE,
+    LandscapeDamagedError,
     LandscapeIdentityError,
     LandscapeWriteError,
     PlaneError,
@@ -205,6 +207,48 @@ def test_no_text_of_a_survey_advises_what_its_front_door_does_not_have():
                 assert f"{name}=" not in typed, typed
                 assert set(re.findall(r"(?<![\w-])--[a-z-]+", re.sub("`.*?`", "", typed))) <= flags, typed
     assert {"overwrite", "output", "buffers", "samples", "compile", "address"} <= set(seen)
+
+
+COMMANDS = {command.callback.__name__: command.callback for command in app.registered_commands}
+
+
+@pytest.fixture(scope="module")
+def advising():
+    """Every text of a measurement that names an argument."""
+    folder = Path(landscape.__file__).parent
+    places = [folder / room for room in ("comparison", "curvature", "grid", "interactive", "planes", "record")]
+    texts = {text for place in places for _, text in texts_of(place) if " " in text and ADVICE.search(text)}
+    return texts - {OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_argument_in_a_text_becomes_an_option_that_the_command_has(advising, name):
+    item = typer.main.get_command(app).commands[name]
+    flags = {option for parameter in item.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert len(advising) > 20
+    with options_named(COMMANDS[name].spelling):
+        for text in advising:
+            typed = set(re.findall(r"(?<![\w-])--[a-z-]+", as_typed(text)))
+            assert typed - set(re.findall(r"--[a-z-]+", text)) <= flags, text
+
+
+@pytest.mark.parametrize("typed", [["plot"], ["plot", "-o", "a.png"], ["info"], ["convert", "-o", "a.csv"]])
+def test_a_damaged_file_is_no_reason_to_name_an_option_of_another_command(tmp_path, monkeypatch, typed):
+    monkeypatch.chdir(tmp_path)
+    place = Path("a.h5")
+    for content in (b"", b"\x89HDF\r\n\x1a\n"):
+        place.write_bytes(content)
+        with pytest.raises(LandscapeDamagedError, match=r"copy it again from where it came, or measure it again\.$"):
+            invoke(*typed, place)
+        with pytest.raises(LandscapeDamagedError, match=r"or measure it again with overwrite=True\.$"):
+            landscape.Landscape.load(place)
+
+
+def test_a_port_that_is_taken_names_the_option(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=rf"^--port {port} of 127\.0\.0\.1 cannot be used: .*\. Pass --port 0\.$"):
+            invoke("plot", tmp_path / "a.h5", "--watch", "--no-open", "--port", port)
 
 
 def test_a_run_directory_that_cannot_be_read_is_the_argument():

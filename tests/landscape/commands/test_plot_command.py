@@ -13,6 +13,7 @@ from data_sets import with_test_set
 from figure_cases import build, build_line, build_unfinished
 from matplotlib.figure import Figure
 from PIL import Image
+from remote_stores import web_server
 
 from collectors.errors import LandscapeError
 from landscape.captions import barriers_caption, multiples_captions
@@ -26,6 +27,7 @@ from landscape.grid.landscape_file import write_landscape
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 from landscape.record.record import record_bytes
+from landscape.record.whole_file import read_file_attributes
 
 plot = partial(invoke, "plot")
 
@@ -311,3 +313,24 @@ def test_it_is_named_as_it_was_typed(folder, tmp_path, files, options, message):
     with contextlib.chdir(tmp_path), pytest.raises((ValueError, TypeError, LandscapeError), match=f"^{message}"):
         plot(*typed, "-o", "a.png", *options.split())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_behind_a_url_is_fetched_once(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with web_server(folder) as (address, fetched):
+        for files, options in (
+            (["a.h5"], ["--no-open", "--page", "small"]),
+            (["a.h5", "b.h5"], ["--no-open", "--page", "small"]),
+            (["comparison.h5"], []),
+            (["curvature.h5"], ["-o", "sharpness.png"]),
+            (["line.h5"], ["-o", "line.png"]),
+        ):
+            plot(*(f"{address}/{file}" for file in files), *options)
+            assert fetched == files
+            fetched.clear()
+        for file in ("a.h5", "curvature.h5"):
+            invoke("info", f"{address}/{file}")
+            assert read_file_attributes(f"{address}/{file}")
+            # The third is for whether it is a directory.
+            assert fetched == [file] * 3
+            fetched.clear()

@@ -67,12 +67,21 @@ def test_what_is_no_landscape_is_drawn(folder):
         assert command(*advised(told)[0][1:], folder=folder).stdout == f"{picture}\n"
 
 
-@pytest.mark.slow
-def test_what_is_refined_or_connected(folder):
+@pytest.mark.filterwarnings("ignore:a grid of 4 x 4 points shares")
+def test_what_is_refined_is_named_whole_where_it_was_typed_from_its_folder(folder):
     command("run", "run", *MEASURED, "--size", "3", "-o", "run", "--no-result", folder=folder)
     grown = folder / "run/landscape_0-4_pca.h5"
-    told = command("evaluate", grown, "--factor", "2", *MEASURED[:4], folder=folder)
-    assert advised(told) == [["landscape", "plot", str(grown)]]
+    beside = command("evaluate", "run/landscape_0-4_pca.h5", "--size", "4", *MEASURED[:4], folder=folder)
+    for typed in (["--factor", "2"], ["--margin", "0.5"]):
+        told = command("evaluate", "run/landscape_0-4_pca.h5", *typed, *MEASURED[:4], folder=folder)
+        assert told.stdout.splitlines()[0] == str(grown)
+        assert f"landscape plot --watch {shlex.quote(str(grown))}" in told.stderr
+        assert advised(told) == [["landscape", "plot", str(grown)]]
+    assert advised(beside) == [["landscape", "plot", str(grown.with_name("landscape_0-4_pca_4x4.h5"))]]
+
+
+@pytest.mark.slow
+def test_what_is_connected(folder):
     typed = ("--kind", "bezier", "--steps", "2", "--points", "3", "-o", "curve.h5")
     told = command("connect", "a.pt", "b.pt", *typed, *MEASURED, folder=folder)
     assert advised(told) == [["landscape", "plot", str(folder / "curve.h5")]]

@@ -16,6 +16,9 @@ from landscape.figures.spectrum import curves_of
 from landscape.record.checks import PointStatus
 
 SLOW = pytest.mark.slow
+TRACE = ("trace, the sum of all", "its 95 % interval")
+EIGENVALUES = ("λ₁, the largest eigenvalue", "λ₂ to λ₅ (the next largest)")
+LOWEST, LIMIT = "the lowest eigenvalue", "2 / learning rate (gradient descent's limit)"
 NO_LEVELS = "has no argument 'levels'; it has theme, style, font, title, size"
 
 
@@ -40,14 +43,26 @@ def test_the_eigenvalues_and_the_trace_stand_at_their_checkpoints():
     np.testing.assert_array_equal(curves(ax)["λ₁"].get_xydata(), highest)
     np.testing.assert_array_equal(curves(ax)["trace"].get_ydata(), found.trace)
     assert curves(ax)["λ₁"].get_linewidth() > curves(ax)["λ₂ to λ₅ (the next largest)"].get_linewidth()
-    entries = ["trace, the sum of all", "its 95 % interval", "λ₂ to λ₅ (the next largest)"]
-    assert legend_texts(ax) == ["λ₁, the largest eigenvalue", *entries]
+    assert legend_texts(ax) == [*TRACE, *EIGENVALUES]
     assert ax.get_yscale() == "log"
     assert ax.get_title() == "sharpness of LeNet\nHessian of the loss, 1,024 samples"
     assert " ".join(ax.get_ylabel().split()) == "eigenvalue, in loss / distance² (log scale)"
     assert ax.get_xlabel() == "epoch"
     assert ax.get_ylim()[0] < np.min(found.eigenvalues)
     assert ax.get_ylim()[1] > found.trace_interval.max()
+
+
+def test_the_legend_lists_from_top_to_bottom():
+    found = build_curvature(bottom=1)
+    found.converged[3, 0] = 0
+    expected = [*TRACE, *EIGENVALUES, LOWEST, "not converged: see its bar"]
+    assert legend_texts(sharpness(found)) == expected
+    for place, limit in ((0, 2000), (3, np.median(found.eigenvalues[:, 1])), (4, 0.002)):
+        assert legend_texts(sharpness(found, learning_rate=2 / limit)) == [*expected[:place], LIMIT, *expected[place:]]
+    for values in (found.trace, found.trace_interval):
+        values -= 1000
+    below = [*EIGENVALUES, LOWEST, *TRACE, expected[-1]]
+    assert legend_texts(sharpness(found)) == below
 
 
 def test_it_says_which_matrix_and_how_many_samples():
@@ -102,16 +117,15 @@ def test_the_lower_end_makes_the_axis_linear_or_symmetric():
 @pytest.mark.parametrize("given", [0.05, np.full(21, 0.05).tolist()])
 def test_two_over_the_learning_rate(given):
     ax = sharpness(build_curvature(), learning_rate=given)
-    assert set(curves(ax)["2 / learning rate (gradient descent's limit)"].get_ydata()) == {40.0}
+    assert set(curves(ax)[LIMIT].get_ydata()) == {40.0}
 
 
 def test_a_learning_rate_that_was_recorded():
-    limits = "2 / learning rate (gradient descent's limit)"
     rates = {str(number): 0.5 / number for number in range(1, 30)}
-    limit = curves(sharpness(build_curvature(learning_rate=rates)))[limits]
+    limit = curves(sharpness(build_curvature(learning_rate=rates)))[LIMIT]
     assert np.isnan(limit.get_ydata()[0])
     np.testing.assert_allclose(limit.get_ydata()[[1, 20]], [4, 80])
-    assert set(curves(sharpness(build_curvature(learning_rate=0.1)))[limits].get_ydata()) == {20.0}
+    assert set(curves(sharpness(build_curvature(learning_rate=0.1)))[LIMIT].get_ydata()) == {20.0}
 
 
 STRANGE = ("nothing", "zero", "one", "equal", "no trace", "no eigenvalues", "huge", "one probe")

@@ -311,7 +311,7 @@ class TestServer:
 
     def test_a_taken_port_and_a_wrong_one(self, tmp_path):
         with WatchServer(tmp_path / "a.h5") as server:
-            with pytest.raises(OSError, match=r"cannot be used: .*Pass --port 0"):
+            with pytest.raises(OSError, match=r"cannot be used: .*Pass port=0"):
                 WatchServer(tmp_path / "a.h5", server.server_port)
         with pytest.raises(ValueError, match="port must be"):
             WatchServer(tmp_path / "a.h5", 70000)

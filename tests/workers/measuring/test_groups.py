@@ -16,6 +16,10 @@ from workers.errors import CallbackFunctionError, SampleMemoryError, SamplesErro
 from workers.evaluator import MeasurementSetup, SampleMemory
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
+from workers.measuring import sample_loss
+from workers.measuring.sample_loss import SampleGroups, SampleLossTotal
+from workers.metric_names import SAMPLE_LOSSES
+from workers.samples.batches import Batch
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7], [0.05, 1.5]])
 
@@ -37,6 +41,20 @@ def measured(evaluator):
     assert set(values) == set(state) == set(description.metrics)
     assert state["loss[2]"] == values["loss[2]"][0]
     return plane, description, values
+
+
+def test_the_sums_of_batches_are_joined_once_for_the_loss_its_groups_and_its_samples(monkeypatch):
+    joined, join = [], sample_loss._concatenate
+    monkeypatch.setattr(sample_loss, "_concatenate", lambda parts: joined.append(len(parts)) or join(parts))
+    loss = SampleLossTotal(lambda outputs, targets: (outputs - targets) ** 2, "mean", None, None)
+    loss.groups, loss.keeps_samples = SampleGroups((3, 7), np.array([0, 1, 0, 1, 1])), True
+    for size, output in ((2, 1.0), (3, 2.0)):
+        loss.add(np.full((size, 1), output), Batch(None, np.zeros((size, 1)), size))
+    pending = loss.pending()
+    assert joined == [2, 2]
+    np.testing.assert_array_equal(pending.samples[SAMPLE_LOSSES], [1, 1, 4, 4, 4])
+    values = pending.read()
+    assert (values["loss"], values["loss[3]"], values["loss[7]"]) == (14 / 5, 5 / 2, 9 / 3)
 
 
 LOSSES = {
