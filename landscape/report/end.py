@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.metric_names import MetricName
+
 from ..comparison.answers import EFFECT, INCONCLUSIVE, NO_INTERVAL, Answer
 from ..comparison.comparison import Comparison
 from ..comparison.statistics import Estimate
 from ..curvature.data import CurvatureData
 from ..drawing.texts import unit_of
 from ..grid.data import LandscapeData
+from ..record.checks import PointStatus
 from .measuring import Findings
-from .statement import BY_RESIDUAL, Evidence, Found, Number, Statement, Unknown, percent, plus_minus, too_few
+from .statement import BY_RESIDUAL, Evidence, Found, Number, Statement, Unknown, is_sum, percent, plus_minus, too_few
 
 SHARPNESS, AROUND, ALONG, RECIPES = "sharpness", "around", "along", "recipes"
 SHARE = 0.01
@@ -76,10 +79,10 @@ def _stationary(
     if not math.isfinite(scale):
         return Unknown("not known: the losses on the path do not differ, or were not measured")
     # A parabola that bends up in every direction falls by no more than this; of another one, a step tells the least.
-    little = SHARE * max(abs(largest.value), abs(lowest.value))
-    slowest = lowest.low if lowest.low > little else largest.value
-    gain = gradient**2 / (2 * slowest) if largest.low > 0 else 0.0
-    if not gain <= SHARE * scale:
+    steepest = max(abs(largest.value), abs(lowest.value))
+    little = SHARE * steepest
+    slowest = lowest.low if lowest.low > little else largest.value if largest.low > 0 else steepest
+    if not gradient**2 <= 2 * slowest * SHARE * scale:
         moves = "it is not sure that the loss falls: training or samples may be noisy"
         if trend is not None and trend.number.low > 0:
             moves = "the loss rises"
@@ -171,17 +174,22 @@ def _bends(bottom: LandscapeData) -> list[_Bend]:
     if not np.isfinite(bottom.loss).all():
         return []
     evidence, bends = Evidence.of_landscape(bottom), []
+    names = list(bottom.kept_samples)
     for place, (name, kept) in enumerate(bottom.kept_samples.items()):
+        losses, main = (np.asarray(evidence.arrays[f"samples/{one}/loss"], np.float64) for one in (name, names[0]))
+        if place and np.array_equal(losses, main):
+            continue  # the same samples once more confirm nothing
         bend, places = "(loss[0] - 2 * loss[1] + loss[2]) / x[2] ** 2", {"loss": f"samples/{name}/loss", "x": "x"}
         samples = replace(evidence, samples={"": kept.count})
-        if kept.weights is None:
+        if is_sum(kept, bottom[str(MetricName("loss", dataset=name if place else ""))]):
+            number = samples.mean(f"({bend}).sum()", f"({bend}).std(ddof=1) * sqrt({kept.count})", **places)
+        elif kept.weights is None:
             number = samples.mean(f"({bend}).mean()", f"({bend}).std(ddof=1) / sqrt({kept.count})", **places)
         else:
             mean = f"(({bend}) * weight).sum() / weight.sum()"
             spread = f"((({bend} - {mean}) * weight) ** 2).sum()"
             error = f"sqrt({spread} * {kept.count} / {kept.count - 1 or 1}) / weight.sum()"
             number = samples.mean(mean, error, **places, weight=f"samples/{name}/weight")
-        losses = np.asarray(evidence.arrays[f"samples/{name}/loss"], np.float64)
         words = f"{kept.count:,} samples" + (f" of {name}" if place else "")
         bends.append(_Bend(words, number, too_few(losses[0] - 2 * losses[1] + losses[2])))
     return bends
@@ -206,10 +214,10 @@ def answer_flatness(findings: Findings) -> Found:
         verdicts.append(f"the largest eigenvalue is {largest.value:.3g}")
     if findings.along is not None:
         statements += _over_the_run(findings.along)
-    ring = None if around is None else _ring(around)
+    ring, left_out = (None, "") if around is None else _ring(around)
     if around is not None and ring is not None:
         how, distance = around.attributes.get("normalization"), RADIUS * float(around.directions.norms.mean())
-        change = f"{ring.value:.3g} on average ({ring.low:.3g} to {ring.high:.3g} over its directions)"
+        change = f"{ring.value:.3g} on average ({ring.low:.3g} to {ring.high:.3g} over its directions){left_out}"
         text = (
             f"On the plane of two random directions ({how}-normalized), at the distance {distance:.3g} from the end, "
             f"half the length of a direction, the loss differs from that of the end by {change}."
@@ -253,43 +261,55 @@ def _over_the_run(along: CurvatureData) -> Iterator[Statement]:
         return
     evidence, unit = Evidence.of_curvature(along), along.attributes["unit"]
     last, top = int(rows[-1]), int(rows[np.argmax(along.eigenvalues[rows, 0])])
-    if top == last or along.eigenvalues[top, 0] <= 0:
-        number = eigenvalue(evidence, 0, last)
+    number, highest = (eigenvalue(evidence, 0, row) for row in (last, top))
+    if top == last or not highest.low > number.high:
+        # Of eigenvalues that are equal but for rounding none is the largest.
+        found = "with a largest" if top == last else "by more than their residuals, with a largest"
         text = (
-            f"Of {len(rows)} checkpoints none is sharper than the last one, {unit} {along.number[last]}, with a "
-            f"largest eigenvalue of {plus_minus(number)}."
+            f"Of {len(rows)} checkpoints none is sharper than the last one, {unit} {along.number[last]}, {found} "
+            f"eigenvalue of {plus_minus(number)}."
         )
     else:
-        end, other = (f"(values[{row}, 0] {{}} residuals[{row}, 0])" for row in (last, top))
-        number = evidence.number(
-            f"values[{last}, 0] / values[{top}, 0]",
-            *(f"{end.format(sign)} / {other.format(opposite)}" for sign, opposite in ("-+", "+-")),
-            kind="from the residuals of both", values="eigenvalues", residuals="residuals",
-        )  # fmt: skip
+        of_it = ""
+        if number.low > 0:  # of what bends down a share says nothing
+            end, other = (f"(values[{row}, 0] {{}} residuals[{row}, 0])" for row in (last, top))
+            number, of_it = evidence.number(
+                f"values[{last}, 0] / values[{top}, 0]",
+                *(f"{end.format(sign)} / {other.format(opposite)}" for sign, opposite in ("-+", "+-")),
+                kind="from the residuals of both", values="eigenvalues", residuals="residuals",
+            ), " of it"  # fmt: skip
         text = (
             f"Of {len(rows)} checkpoints, {unit} {along.number[top]} is the sharpest, with a largest eigenvalue of "
-            f"{along.eigenvalues[top, 0]:.4g}; that of the last one is {plus_minus(number)} of it."
+            f"{highest.value:.4g}; that of the last one is {plus_minus(number)}{of_it}."
         )
     yield Statement(text, number, ALONG)
 
 
-def _ring(around: LandscapeData) -> Number | None:
-    """Returns how far the loss differs on a ring around the end: the mean, the least and the most."""
+def _ring(around: LandscapeData) -> tuple[Number | None, str]:
+    """Returns how far the loss differs on a ring around the end, in the mean, the least and the most; and where not."""
     x, y = around.x, around.y
     if y is None or not np.isfinite(around.origin.metrics["loss"]):
-        return None
+        return None, ""
     width = float(max(np.diff(x).max(), np.diff(y).max())) / 2
     across, along = "x[None, :]", "y[:, None]"
     length = f"sqrt({across} ** 2 + {along} ** 2 + 2 * cosine * {across} * {along})"
-    inside = f"abs({length} - {RADIUS:g}) <= {width:.10g}"
+    inside, evidence = f"abs({length} - {RADIUS:g}) <= {width:.10g}", Evidence.of_landscape(around)
+    places = {"x": "x", "y": "y", "loss": "loss", "end": "origin/loss", "cosine": "directions/cosine"}
+    measured = f"({inside}) & (status == {PointStatus.MEASURED:d})"
+    points, finite = (
+        int(evidence.exact(f"({text}).sum()", **places, status="status").value)
+        for text in (measured, f"{measured} & isfinite(loss)")
+    )
+    if finite < points:
+        inside = f"({inside}) & isfinite(loss)"
     # Points of a grid are not all on the ring; near a stationary point the loss differs by the square of the distance.
     scaling = f"({RADIUS:g} / maximum({length}, {width:.10g})) ** 2"
-    number = Evidence.of_landscape(around).number(
+    number = evidence.number(
         *(f"{name}(((loss - end) * {scaling})[{inside}])" for name in ("nanmean", "nanmin", "nanmax")),
-        kind="the least and the most over directions, scaled to the radius by its square", x="x", y="y", loss="loss",
-        end="origin/loss", cosine="directions/cosine",
+        kind="the least and the most over directions, scaled to the radius by its square", **places,
     )  # fmt: skip
-    return number if math.isfinite(number.value) else None
+    left_out = f"; at {points - finite} of {points} points there it is not finite" if finite < points else ""
+    return number if finite else None, left_out
 
 
 def answer_recipes(findings: Findings) -> Found:

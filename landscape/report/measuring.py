@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from collectors.errors import LandscapeError
+from collectors.errors import LandscapeError, RunDirectoryError
 from collectors.files.places import AnyPath
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import StateReader
@@ -25,12 +25,15 @@ from ..errors import PlaneError, error_message
 from ..grid.measuring import Grid, measure_plane
 from ..landscape import Landscape
 from ..planes.axis_curvature import BOTTOM
+from ..record.checks import PointStatus
 from ..record.options import CompareOptions, GridOptions, MeasureOptions, checked, options_of
 from ..record.run import Run
 from ..record.workers import given_plan
 
 _CHECKPOINTS = 5  # at how many checkpoints the sharpness along the run is measured
+_FEWEST = 3  # checkpoints, through which a plane goes
 _PROBES = 20
+_NO_TIME = "the budget ended before it was measured"
 _RISE = 1e-3  # of the loss, to either side along the lowest eigenvector
 DEFAULT_STEM = "report"
 
@@ -80,7 +83,9 @@ class ReportMeasuring:
         if recipes is not None:
             find_recipes(recipes)  # a mistake there shows before anything is measured
         path, around = self._planes()
-        curvature = self._curvature("end", self.numbers[-1:], top=2, bottom=1, trace_probes=_PROBES, keep_vectors=True)
+        weights = sum(math.prod(shape) for shape in self.run.checkpoint(self.numbers[-1]).shapes.values())
+        pairs = {"top": min(2, weights - 1), "bottom": 1}
+        curvature = self._curvature("end", self.numbers[-1:], **pairs, trace_probes=_PROBES, keep_vectors=True)
         spread = [self.numbers[place] for place in evenly_chosen(len(self.numbers), _CHECKPOINTS)]
         along = self._curvature("along", spread, top=1) if "end" not in self.missing else None
         if self.chosen["dry_run"]:
@@ -90,12 +95,24 @@ class ReportMeasuring:
         return Findings(path, around, curvature, along, bottom, comparison, self.missing)
 
     def _finite(self, numbers: list[int]) -> list[int]:
-        kept = list(numbers)
-        while len(kept) > 1 and not _is_finite(self.run.checkpoint(kept[-1])):
+        """Returns the numbers up to the last checkpoint with finite weights; raises if fewer than three are left."""
+        kept, unit = list(numbers), self.run.settings.unit
+        masks: set[str] = set()
+        if kept and _not_finite(self.run.checkpoint(kept[-1])):
+            # A buffer may be infinite from the beginning, as a mask of -inf is.
+            masks = _not_finite(self.run.checkpoint(kept[0])) - set(self.run.metadata.network.get("trainable") or ())
+        while kept and _not_finite(self.run.checkpoint(kept[-1])) - masks:
             kept.pop()
-        if len(kept) < len(numbers):
-            unit, end, last = self.run.settings.unit, kept[-1], numbers[-1]
-            later = f"{unit}s {end + 1} to {last}" if last > end + 1 else f"{unit} {last}"
+        diverged = len(kept) < len(numbers)
+        if len(kept) < _FEWEST:
+            raise RunDirectoryError(
+                f"{self.run.path} has fewer than three checkpoints{' with finite weights' if diverged else ''}; it has "
+                f"those of {unit}s {kept}. Train longer{', with a lower learning rate' if diverged else ''}, or save "
+                "checkpoints more often."
+            )
+        if diverged:
+            end, first, last = kept[-1], numbers[len(kept)], numbers[-1]
+            later = f"{unit}s {first} to {last}" if last > first else f"{unit} {last}"
             self.missing["diverged"] = f"the weights of {later} are not finite, so {unit} {end} counts as the end"
         return kept
 
@@ -122,7 +139,7 @@ class ReportMeasuring:
     def _is_late(self, name: str) -> bool:
         is_late = self.clock.is_late
         if is_late:
-            self.missing[name] = "the budget ended before it was measured"
+            self.missing[name] = _NO_TIME
         return is_late
 
     def _plane(self, name: str, budget: float | None, **options: Any) -> Landscape | None:
@@ -146,7 +163,10 @@ class ReportMeasuring:
             return None
         options |= {"output": str(self.folder), "name": f"{self.stem}_{name}", "budget": self._left()}
         with self._missing_after(name, CurvatureError):
-            return self.measures.gen_curvature(self.callback_fn, numbers, **self.shared, **options)
+            found = self.measures.gen_curvature(self.callback_fn, numbers, **self.shared, **options)
+            if found is None or found.status_counts[PointStatus.MEASURED]:
+                return found
+            self.missing[name] = _NO_TIME
         return None
 
     def _bottom(self, curvature: Curvature) -> Landscape | None:
@@ -165,7 +185,13 @@ class ReportMeasuring:
         except SampleLossesError:
             self.missing["bottom"] = "the loss has no value for each sample, without which it has no interval"
             return None
-        return None if measured is None else Landscape(measured[0], report=measured[1])
+        if measured is None:
+            return None
+        if not np.isfinite(measured[0].loss).all():
+            left = measured[0].status_counts[PointStatus.PENDING]
+            self.missing["bottom"] = _NO_TIME if left else "the loss is not finite along the lowest eigenvector"
+            return None
+        return Landscape(measured[0], report=measured[1])
 
     def _comparison(self, recipes: Mapping[str, Any]) -> Comparison | None:
         place = str(self.folder / f"{self.stem}_comparison.h5")
@@ -184,6 +210,7 @@ class ReportMeasuring:
         return None if self.clock.left is None else share * self.clock.left
 
 
-def _is_finite(checkpoint: StateReader) -> bool:
-    arrays = (checkpoint.read(name) for name in checkpoint.shapes)
-    return all(np.isfinite(array.astype(np.float32)).all() for array in arrays if array.dtype.kind not in "biu")
+def _not_finite(checkpoint: StateReader) -> set[str]:
+    """Returns the names of the tensors that hold a NaN or an infinity."""
+    arrays = ((name, checkpoint.read(name)) for name in checkpoint.shapes)
+    return {name for name, array in arrays if array.dtype.kind not in "biu" and not np.isfinite(array).all()}

@@ -14,7 +14,7 @@ from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from .measuring import Findings
-from .statement import Evidence, Found, Number, Statement, Unknown, few_samples, plus_minus, too_few
+from .statement import Evidence, Found, Number, Statement, Unknown, few_samples, is_sum, plus_minus, too_few
 
 PATH, GAP = "path", "gap"
 # Shares of the path's variance from which on the plane shows it, and below which it does not.
@@ -64,12 +64,16 @@ def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
         f"loss[{row}, {column}] - end", f"hypot(stderr[{row}, {column}], end_stderr)", loss="loss", end="origin/loss",
         stderr="loss_stderr", end_stderr="origin/loss_stderr",
     )  # fmt: skip
+    # A loss may be without a bound below: -inf is lower than all.
+    finite = " with a finite loss" if np.isneginf(landscape.loss).any() else ""
     if number.value >= 0:
-        text = "No measured point of the plane is lower than the end of the path: the lowest one differs by {}."
+        text = (
+            f"No measured point of the plane{finite} is lower than the end of the path: the lowest one differs by {{}}."
+        )
         return [_statement(text, number)]
     where = f"at x = {landscape.x[column]:.3g}, y = {landscape.y[row]:.3g}" if landscape.y is not None else ""
     sure = ", which these samples cannot tell from none" if number.high >= 0 else ""
-    text = f"The lowest measured point of the plane, {where}, differs from the end of the path by {{}}{sure}."
+    text = f"The lowest measured point of the plane{finite}, {where}, differs from the end of the path by {{}}{sure}."
     return [_statement(text, number)]
 
 
@@ -99,7 +103,7 @@ def answer_gap(findings: Findings) -> Found:
             f"At {unit} {found.number[last]} the loss on {name}, {loss[last]:.4g}, less that on {others}, "
             f"{found.metrics['loss'][last]:.4g}, is {plus_minus(gap)}."
         )
-        since, has_risen = _since_the_lowest(evidence, found, name, unit, others)
+        since, overfitted = _since_the_lowest(evidence, found, name, unit, others)
         statements += [Statement(text, gap, GAP), *since]
         few = _too_few(evidence, findings.bottom, name, main)
         if math.isnan(gap.low) or few or gap.low <= 0 <= gap.high:
@@ -107,7 +111,6 @@ def answer_gap(findings: Findings) -> Found:
             verdicts.append(Unknown(f"not known on {name}: {reason}"))
         else:
             word = "higher" if gap.value > 0 else "lower"
-            overfitted = ", and has risen while the other has not: it has overfitted" if has_risen else ""
             verdicts.append(f"the loss on {name} is {abs(gap.value):.3g} {word} than on {others}{overfitted}")
     return verdicts, statements
 
@@ -119,6 +122,9 @@ def _too_few(evidence: Evidence, end: LandscapeData | None, name: str, main: str
         losses = kept[one or next(iter(kept))].at(1).astype(np.float64) if kept else None
         if losses is not None and np.isfinite(losses).all() and (few := too_few(losses)):
             return few
+        other = kept.get(main)
+        if losses is not None and other and end and other.count != kept[one].count and is_sum(other, end.loss):
+            return f"the losses are sums over samples, {kept[one].count:,} of {one} and {other.count:,} of {main}"
         count = evidence.samples.get("" if one == main else one)
         if losses is None and count is not None and (few := few_samples(count)):
             return few
@@ -127,8 +133,8 @@ def _too_few(evidence: Evidence, end: LandscapeData | None, name: str, main: str
 
 def _since_the_lowest(
     evidence: Evidence, found: CheckpointsData, name: str, unit: str, others: str
-) -> tuple[list[Statement], bool]:
-    """Returns how the loss on a data set changed since it was lowest, and whether it rose more than the main one."""
+) -> tuple[list[Statement], str]:
+    """Returns how the loss on a data set changed since it was lowest, and words if it rose more than the main one."""
     metric = name_in_set("loss", name)
     losses = found.metrics[metric]
     rows = found.paths[0][np.isfinite(losses[found.paths[0]])]
@@ -136,7 +142,7 @@ def _since_the_lowest(
     if last == lowest:
         number = evidence.exact(f"losses[{last}]", losses=f"checkpoints/{metric}")
         text = f"On {name} no checkpoint is lower than the last one, with {number.value:.4g}."
-        return [Statement(text, number, GAP)], False
+        return [Statement(text, number, GAP)], ""
     parts = [(name, last, 1), (name, lowest, -1)]
     change = _difference(evidence, parts)
     # By chance the lowest of many checkpoints is low; then that on the other samples has moved with it.
@@ -146,7 +152,11 @@ def _since_the_lowest(
         f"{plus_minus(change)} since."
     )
     more = f"That is {plus_minus(beyond)} more than the change on {others}."
-    return [Statement(text, change, GAP), Statement(more, beyond, GAP)], change.low > 0 and beyond.low > 0
+    statements = [Statement(text, change, GAP), Statement(more, beyond, GAP)]
+    if not (change.low > 0 and beyond.low > 0):
+        return statements, ""
+    has_risen = "by more than the other" if change.value > beyond.value else "while the other has not"
+    return statements, f", and has risen {has_risen}: it has overfitted"
 
 
 def _difference(evidence: Evidence, parts: Sequence[tuple[str, int, int]]) -> Number:

@@ -16,6 +16,7 @@ from ..curvature.data import CurvatureData
 from ..facts import samples_of
 from ..grid.data import LandscapeData
 from ..grid.landscape_file import checkpoint_columns
+from ..grid.samples import KeptLosses
 
 EXACT = "exact but for rounding"
 OVER_SAMPLES = "95 % interval over samples"
@@ -24,7 +25,9 @@ FEWEST = 30  # samples, with fewer of which nothing is concluded from a mean: St
 _SKEWED = 25  # and so many times the square of the skewness, where that is known (Cochran 1977)
 _NARROW = 0.005  # an interval that is narrower than this share of its number is written behind ±
 _NEGLIGIBLE = 1e-5  # a share below which its digits say nothing
-_FUNCTIONS = {name: getattr(np, name) for name in ("abs", "hypot", "maximum", "nanmax", "nanmin", "nanmean", "sqrt")}
+_FUNCTIONS = {
+    name: getattr(np, name) for name in ("abs", "hypot", "isfinite", "maximum", "nanmax", "nanmin", "nanmean", "sqrt")
+}
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,9 @@ class Evidence:
         if len(there) < len(places):
             return self.number(formula, kind="the losses have no standard error", **there)
         counts = [count for name in datasets or ("",) if (count := self.samples.get(name)) is not None]
-        reach = Estimate(0.0, 1.0, max(min(counts, default=math.inf) - 1, 1)).interval()[1]
+        if (fewest := min(counts, default=math.inf)) < 2:
+            return self.number(formula, kind="a single sample has no standard error", **there)
+        reach = Estimate(0.0, 1.0, fewest - 1).interval()[1]
         ends = (f"{formula} {sign} {reach:.6g} * {error}" for sign in "-+")
         return self.number(formula, *ends, kind=OVER_SAMPLES, **places)
 
@@ -174,7 +179,8 @@ def plus_minus(number: Number) -> str:
 
 def few_samples(count: int) -> str:
     """Returns why so many samples are too few for Student's interval; nothing where they are not."""
-    return f"{count} samples are too few, at least {FEWEST} are needed" if count < FEWEST else ""
+    are = "sample is" if count == 1 else "samples are"
+    return f"{count} {are} too few, at least {FEWEST} are needed" if count < FEWEST else ""
 
 
 def too_few(values: NDArray[Any]) -> str:
@@ -187,6 +193,12 @@ def too_few(values: NDArray[Any]) -> str:
     if count < (needed := math.ceil(_SKEWED * skewness**2)):
         return f"a few samples make most of it, so that an interval needs about {needed:,} samples and not {count:,}"
     return ""
+
+
+def is_sum(kept: KeptLosses, losses: NDArray[np.float64]) -> bool:
+    """Returns whether losses, of shape (points,), are sums of the kept ones of samples, and no means."""
+    mean = kept.losses().astype(np.float64).mean(-1)
+    return bool(kept.weights is None and (abs(losses - kept.count * mean) < abs(losses - mean)).all())
 
 
 def percent(share: Number) -> str:

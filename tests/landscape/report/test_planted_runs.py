@@ -3,69 +3,18 @@
 import math
 import re
 
-import h5py
 import numpy as np
 import pytest
 import torch
-from planted_runs import Point, Surface, bowl, moves, spiral, train
+from planted_runs import Point, Surface, answers, bowl, moves, of_numbers, spiral, train, turned, two_sets
 
-from collectors.run_directory import RunDirectory
 from landscape import SummaryLandscape
-from landscape.record.options import ReportOptions, checked
-from landscape.report.measuring import ReportMeasuring
-from landscape.report.report import answers_of
-from landscape.report.statement import EXACT
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:num_samples is", "ignore:the two random directions have a cosine"),
     pytest.mark.filterwarnings("ignore:the path is nearly straight"),
 ]
-
-
-def answers(folder, points, loss, data, recipes=None, **options):
-    """Returns the answers by the name of their question."""
-    run = train(folder / "run", points)
-    chosen = checked(ReportOptions, {"device_ids": [0], "progress": False, **options})
-
-    def callback_fn():
-        return loss, Point(points.shape[1]), data, {}
-
-    measuring = ReportMeasuring(SummaryLandscape(run), RunDirectory(run), callback_fn, run, chosen)
-    found = {answer.name: answer for answer in answers_of(measuring.findings(recipes))}
-    for answer in found.values():
-        for statement in answer.statements:
-            check_number(statement.number, run)
-    return found
-
-
-def check_number(number, folder):
-    """Recomputes a number and its interval from the arrays of its file."""
-    if number.formula.startswith("Comparison"):
-        return
-    with h5py.File(folder / number.file) as file:
-        arrays = {name: np.asarray(file[place][()], np.float64) for name, place in number.arrays.items()}
-    for formula, expected in (
-        (number.formula, number.value), (number.low_formula, number.low), (number.high_formula, number.high),
-    ):  # fmt: skip
-        if formula:
-            np.testing.assert_equal(float(eval(formula, vars(np) | arrays)), expected)
-    assert number.low_formula or math.isnan(number.low) or number.kind == EXACT
-
-
-def two_sets(train, **test):
-    return {"train": train, "test": moves(**{"count": 200, "size": 4, "seed": 1, **test})}
-
-
-def turned(points, column, first, last):
-    """Returns points that also go straight in one coordinate."""
-    points[:, column] += np.linspace(first, last, len(points))
-    return points
-
-
-def of_numbers(height_of, drawn):
-    """Returns a surface that knows a number, or several, of each sample."""
-    return Surface(lambda outputs, targets: height_of(outputs, torch.from_numpy(drawn)[targets.long()]))
 
 
 def well():
