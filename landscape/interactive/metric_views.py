@@ -42,6 +42,9 @@ class MetricView:
     def values(self) -> NDArray[Any]:
         return known(self.landscape[self.metric], self.landscape.status)
 
+    def height_of_origin(self) -> NDArray[Any]:
+        return self.scale.tall.heights(np.array([self.landscape.origin.metrics.get(self.metric, np.nan)]))
+
     def of_checkpoints(self, kind: str) -> NDArray[Any]:
         """Returns the checkpoints' own values ("metrics") or those at their feet ("projected"), shape (n,)."""
         found = self.landscape.checkpoints

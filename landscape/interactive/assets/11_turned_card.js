@@ -13,8 +13,7 @@ class TurnedCard extends PointedCard {
 
   // Whether the reader turned the surface, or it follows one that was turned.
   get moved() {
-    const { usualCamera } = this;
-    return Boolean(usualCamera) && this.turnable && this.seen.some((value, index) => Math.abs(value - usualCamera[index]) > 1e-3);
+    return Boolean(this.usualCamera) && this.turnable && areFar(this.seen, this.usualCamera, 1e-3);
   }
 
   // From where to draw a scene with this usual camera. Plotly keeps what a mouse turned, but not what keys, a link or another

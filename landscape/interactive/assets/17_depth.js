@@ -21,17 +21,12 @@ function withHidden([surface, ...marks]) {
 
 class Depth {
   // The traces of a scene as they would be without a camera, the first of which is the surface.
-  constructor(landscape, metric, scale, traces) {
-    Object.assign(this, { x: landscape.x, y: landscape.y, scale, heights: landscape.drawn(metric, scale) });
+  constructor({ landscape, metric, scale, frame }, traces) {
+    Object.assign(this, { x: landscape.x, y: landscape.y, scale, frame, heights: landscape.drawn(metric, scale) });
     const [low, high] = finiteRange(this.heights.flatMap((row) => [...row]));
     this.range = high - low;
     this.traces = traces.map(({ name, x, y, z }) => ({ name, x: [...x], y: [...y], z: [...z] }));
     this.flat = landscape.thin || !(this.range > 0);
-    const [surface] = traces;
-    const across = (row, column) => [surface.x[0].length ? surface.x[row][column] : surface.x[column], surface.y[0].length ? surface.y[row][column] : surface.y[row]];
-    const [columns, rows] = [landscape.columns - 1, landscape.rows - 1];
-    // Pictures may be to scale or oblique; this takes their coordinates to those of the grid.
-    if (!this.flat) this.toGrid = affine(across(0, 0), across(0, columns), across(rows, 0), [this.x[0], this.x[columns]], [this.y[0], this.y[rows]]);
   }
 
   // The layout with a box that holds everything, and stays as it is when marks move; in it the surface keeps the
@@ -61,10 +56,10 @@ class Depth {
     for (const [index, trace] of this.traces.entries()) {
       if (index === 0) continue;
       const points = trace.x.map((x, at) => (x === null || !Number.isFinite(trace.z[at]) ? null : this.onSurface([x, trace.y[at], trace.z[at]])));
-      const hidden = points.map((point) => Boolean(point) && this.hides(point, view.eye));
+      const hidden = points.map((point) => point && this.hides(point, view.eye));
       found[index] = listed(points.map((point, at) => (point && !hidden[at] ? moved(point, view, NEARER) : null)));
       // A hidden stretch begins where the visible one ends.
-      const behind = trace.name === "walk" ? hidden.map((own, at) => own || Boolean(hidden[at - 1]) || Boolean(hidden[at + 1])) : hidden;
+      const behind = trace.name === "walk" ? hidden.map((own, at) => own || hidden[at - 1] || hidden[at + 1]) : hidden;
       found[this.behind(index)] = listed(points.map((point, at) => (point && behind[at] ? moved(point, view, Infinity) : null)));
     }
     return found;
@@ -78,7 +73,7 @@ class Depth {
   // A mark that is a little below the surface lies on it.
   onSurface([x, y, z]) {
     if (this.flat) return [x, y, z];
-    const below = this.height(...this.toGrid(x, y)) - z;
+    const below = this.height(...this.frame.back(x, y)) - z;
     return [x, y, below > 0 && below <= LIFT * this.range ? z + below + 0.01 * this.range : z];
   }
 
@@ -97,19 +92,13 @@ class Depth {
   // Whether a straight line from a point to the eye meets the surface, which is bilinear in each cell.
   hides([x, y, z], eye) {
     if (this.flat) return false;
-    const from = [...this.toGrid(x, y), z + LIFT * this.range];
-    const to = [...this.toGrid(eye[0], eye[1]), eye[2]];
+    const from = [...this.frame.back(x, y), z + LIFT * this.range];
+    const to = [...this.frame.back(eye[0], eye[1]), eye[2]];
     const at = (time) => from.map((start, axis) => start + time * (to[axis] - start));
-    const times = [0, 1];
-    for (const [axis, lines] of [[0, this.x], [1, this.y]]) {
-      for (const line of lines) {
-        const time = (line - from[axis]) / (to[axis] - from[axis]);
-        if (time > 0 && time < 1) times.push(time);
-      }
-    }
-    times.sort((one, two) => one - two);
-    for (let index = 0; index + 1 < times.length; index += 1) {
-      const moments = [times[index], (times[index] + times[index + 1]) / 2, times[index + 1]];
+    const crossed = [this.x, this.y].flatMap((lines, axis) => Array.from(lines, (line) => (line - from[axis]) / (to[axis] - from[axis])));
+    const times = [0, ...crossed.filter((time) => time > 0 && time < 1).sort((one, two) => one - two), 1];
+    for (const [index, end] of times.slice(1).entries()) {
+      const moments = [times[index], (times[index] + end) / 2, end];
       const middle = at(moments[1]);
       const [across, up] = [cell(this.x, middle[0]), cell(this.y, middle[1])];
       if (!across || !up) continue;
@@ -122,13 +111,10 @@ class Depth {
   }
 }
 
-function mean([low, high]) {
-  return (low + high) / 2;
-}
+const mean = ([low, high]) => (low + high) / 2;
 
-function listed(points) {
-  return Object.fromEntries(["x", "y", "z"].map((name, axis) => [name, points.map((point) => point && point[axis])]));
-}
+const listed = (points) =>
+  Object.fromEntries(["x", "y", "z"].map((name, axis) => [name, points.map((point) => point && point[axis])]));
 
 // The point moved towards the eye, as far as the box of the scene reaches: what lies beyond is not drawn.
 function moved(point, { eye, unit, ends }, distance) {
@@ -139,16 +125,6 @@ function moved(point, { eye, unit, ends }, distance) {
     if (length && room > 0) share = Math.min(share, 0.995 * room);
   }
   return point.map((value, axis) => value + share * way[axis]);
-}
-
-// The map that takes three corners of a picture's grid to (x, y) of the grid's ends.
-function affine([left, bottom], [rightX, rightY], [topX, topY], [firstX, lastX], [firstY, lastY]) {
-  const [a, b, c, d] = [rightX - left, topX - left, rightY - bottom, topY - bottom];
-  const size = a * d - b * c;
-  return (x, y) => {
-    const [across, up] = [((x - left) * d - (y - bottom) * b) / size, ((y - bottom) * a - (x - left) * c) / size];
-    return [firstX + across * (lastX - firstX), firstY + up * (lastY - firstY)];
-  };
 }
 
 // Where the camera of a drawn scene stands, in the coordinates of its axes, and what a unit of each axis measures there.
