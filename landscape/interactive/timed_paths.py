@@ -136,8 +136,7 @@ def run_pieces(numbers: NDArray[Any]) -> list[list[int]]:
 
 
 def hex_colors(times: Times, run: int, numbers: Any) -> list[str]:
-    values = np.round(255 * times.colors(run, numbers)).astype(int)
-    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in values]
+    return [f"#{bytes(color).hex()}" for color in np.round(255 * times.colors(run, numbers)).astype(np.uint8)]
 
 
 def map_place(landscape: LandscapeData, place: Callable[..., Any]) -> Callable[..., Any]:

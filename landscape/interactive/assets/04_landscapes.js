@@ -8,6 +8,7 @@ class Landscape {
     Object.assign(this, fields);
     [this.columns, this.rows] = [this.x.length, this.y.length];
     this.thin = this.rows < 2 || this.columns < 2;
+    this.times = this.checkpoints?.times;
     // The rows of each run's path; rows of different runs are never joined.
     this.paths = this.checkpoints?.paths ?? [];
     // The longest path.

@@ -42,7 +42,7 @@ const timeBars = (times) => times.ramps.map((ramp, run) => {
 });
 
 // The colour of a run as a whole.
-const hue = (landscape, run, first) => landscape.checkpoints?.times?.ramps[run][2][1] ?? runColour(run, first);
+const hue = (landscape, run, first) => landscape.times?.ramps[run][2][1] ?? runColour(run, first);
 
 // How much higher a map is with the bars.
 const timeBarHeight = (times) => times ? 48 + 8 * times.ramps.length : 0;

@@ -116,7 +116,7 @@ function mapLayout(landscape, { clientWidth: width, clientHeight: height }, cell
   const axis = { ...flatAxis(), showgrid: false, ticklabelstandoff: 8, automargin: true, constrain: "domain" };
   const range = (values) => (cells || values.length < 2 ? edges(values) : [values[0], values.at(-1)]);
   const [left, right, bottom, top] = frame.limits(range(landscape.x), range(landscape.y));
-  const bar = timeBarHeight(landscape.checkpoints?.times);
+  const bar = timeBarHeight(landscape.times);
   const [x, y] = frame.labels.map((text, index) => {
     // To scale, the axis has distances, while x and y are the names of the plane's coordinates.
     const whole = plotText(frame.toScale ? text : `${"xy"[index]}: ${text}`);
@@ -145,14 +145,14 @@ function edges(axis) {
 }
 
 // What moves: cheap to redraw, because no trace is computed again.
-function mapShapes({ landscape: { checkpoints }, line: ends, come, pointed, frame }) {
-  const path = frame.placed(checkpoints);
+function mapShapes({ landscape, line: ends, come, pointed, frame }) {
+  const path = frame.placed(landscape.checkpoints);
   const line = (name, type, place, color, width, more = {}) => ({ name, type, ...place, line: { color, width, ...more } });
   const dot = (name, [x, y], radius, color, fillcolor, width = 2) => ({
     ...line(name, "circle", { x0: -radius, x1: radius, y0: -radius, y1: radius }, color, width),
     xsizemode: "pixel", ysizemode: "pixel", xanchor: x, yanchor: y, fillcolor,
   });
-  const runHue = (run) => hue({ checkpoints }, run, colour("current"));
+  const runHue = (run) => hue(landscape, run, colour("current"));
   const found = [];
   if (ends) {
     const [[x0, y0], [x1, y1]] = [frame.place(ends[0], ends[1]), frame.place(ends[2], ends[3])];

@@ -28,7 +28,7 @@ class PointedCard {
       this.mark = this.gridPoint(place);
       this.say(pointFacts(this, this.mark), event.event);
     }
-    this.page.comparison.point(this, this.mark);
+    this.comparison.point(this, this.mark);
     return this.moveMark(this.mark, plot);
   }
 
@@ -80,7 +80,7 @@ class PointedCard {
     this.page.tooltip.hide();
     if (this.selected) this.select(this.selected);
     else {
-      this.page.comparison.point(this, null);
+      this.comparison.point(this, null);
       this.moveMark(this.pointed);
     }
   }
@@ -107,7 +107,7 @@ class PointedCard {
     this.selected = point;
     this.page.changed();
     this.say(facts);
-    this.page.comparison.point(this, point, { keep: true });
+    this.comparison.point(this, point, { keep: true });
     this.moveMark(point);
   }
 

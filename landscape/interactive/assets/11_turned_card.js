@@ -20,7 +20,7 @@ class TurnedCard extends PointedCard {
   // card did; another choice of "View from" undoes all of it.
   chooseCamera(usual) {
     const before = this.usualCamera;
-    const leader = this.page.comparison.leader(this);
+    const leader = this.comparison.leader(this);
     const kept = this.camera?.chosen === this.settings.camera && (this.moved || !before);
     let view = usual;
     if (leader) view = lookingLike(leader.seen, leader.usualCamera, usual);

@@ -19,7 +19,7 @@ function fillWarning(box, card) {
     texts.push(`${who} ${which}, which has no place on a log scale: drawn at ${end}.`);
   }
   if (!landscape.isLine) {
-    for (const note of [landscape.checkpoints?.times?.note[frame.aspect], ...frame.notes]) sentence(note);
+    for (const note of [landscape.times?.note[frame.aspect], ...frame.notes]) sentence(note);
     const above = ["above", shortText(scale.high), count((value) => value > scale.high)];
     const below = ["below", shortText(scale.low), count((value) => value < scale.low) - nonpositive];
     for (const [side, end, number] of [above, below]) if (number > 0) texts.push(`Clipped: ${number} values ${side} ${end} are drawn at ${end}.`);

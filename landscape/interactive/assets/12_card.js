@@ -4,7 +4,8 @@ class Card extends TurnedCard {
   constructor(landscape, page, beside) {
     super();
     // Whether it shows the page's second metric; what is selected, where another card points, and the profile's line.
-    Object.assign(this, { landscape, page, settings: page.settings, beside, selected: null, linked: null, line: null });
+    const { settings, comparison } = page;
+    Object.assign(this, { landscape, page, settings, comparison, beside, selected: null, linked: null, line: null });
     const { isLine } = landscape;
     this.section = element(isLine ? "section.card.line" : "section.card");
     this.heading = element("h2");
@@ -18,7 +19,7 @@ class Card extends TurnedCard {
     this.warning = element("p.warning", { role: "note", hidden: true });
     this.table = element("tbody");
     this.chooser = new LineChooser((ends) => this.setLine(ends), (kind) => this.setLine(usualLine([this.landscape], kind)));
-    this.player = new Player(landscape, () => this.stepped(), () => page.comparison.walk(this));
+    this.player = new Player(landscape, () => this.stepped(), () => comparison.walk(this));
     this.build();
     this.moveMark = newestOnly((mark, pointedAt) => this.drawMoving("mark", MARK, [mark], pointedAt));
     this.moveStep = newestOnly(() => this.standing.length && this.main.data && this.drawMoving("current", CURRENT, this.standing));
@@ -103,7 +104,7 @@ class Card extends TurnedCard {
     const { line, player, selected, usualEnds } = this;
     return {
       zoom: zoomOf(this.main),
-      camera: this.moved && this.page.comparison.namesCamera(this) ? this.seen : null,
+      camera: this.moved && this.comparison.namesCamera(this) ? this.seen : null,
       line: line && line.some((value, index) => value !== usualEnds[index]) ? line : null,
       step: this.landscape.walked.length && player.step !== player.last ? player.step : null,
       point: selected ? [selected.x, selected.y] : null,
@@ -143,11 +144,11 @@ class Card extends TurnedCard {
       return fillWarning(this.warning, this);
     }
     this.line ??= this.usualEnds;
-    this.section.style.setProperty("--time-bar", `${timeBarHeight(landscape.checkpoints?.times)}px`);
+    this.section.style.setProperty("--time-bar", `${timeBarHeight(landscape.times)}px`);
     const traces = mapTraces(this);
     const layout = mapLayout(landscape, this.map, traces[0].type === "heatmap", this.frame);
     // Beside others there is no room for the directions' names, which the note says.
-    if (this.page.comparison.side) [layout.xaxis.title.text, layout.yaxis.title.text] = this.frame.floor;
+    if (this.comparison.side) [layout.xaxis.title.text, layout.yaxis.title.text] = this.frame.floor;
     this.draw(this.map, traces, { ...layout, shapes: mapShapes(this) });
     if (!this.flat) {
       const marked = surfaceTraces(this);
@@ -179,10 +180,10 @@ class Card extends TurnedCard {
     if (plot === this.surface) {
       plot.on("plotly_relayout", () => {
         this.moveCamera();
-        this.page.comparison.turned(this);
+        this.comparison.turned(this);
         this.page.changed();
       });
-      plot.on("plotly_relayouting", () => this.page.comparison.turned(this));
+      plot.on("plotly_relayouting", () => this.comparison.turned(this));
     }
     if (plot === this.map) plot.on("plotly_afterplot", () => this.handles.place());
   }
@@ -229,7 +230,7 @@ class Card extends TurnedCard {
   }
 
   setLine(ends) {
-    if (this.page.comparison.overlaid(this)) this.page.comparison.setLines(() => ends);
+    if (this.comparison.overlaid(this)) this.comparison.setLines(() => ends);
     else this.moveLine(ends);
   }
 
@@ -245,7 +246,7 @@ class Card extends TurnedCard {
     const { x, y } = landscape;
     this.handles.set(ends, [x[0], x.at(-1), y[0], y.at(-1)], this.frame);
     // A profile that stands on one axis with others has no plot of its own.
-    this.figure.hidden = this.page.comparison.overlaid(this);
+    this.figure.hidden = this.comparison.overlaid(this);
     if (this.figure.hidden) return;
     this.points = alongLine(landscape, metric, ends);
     this.chooser.show(ends, landscape.walked.length > 1);

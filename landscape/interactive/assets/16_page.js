@@ -93,25 +93,18 @@ class Page {
 
   // The differences that can be shown: "0 1" of two landscapes on one grid; "0 m2" of two metrics, "0 r2" the other way round.
   get offered() {
-    const found = mapping([]);
-    const add = (key, first, second, about, parts, before = "") => {
-      found[key] = { text: before + parts.join(" \u2212 "), make: () => differenceOf(first, second, about) };
-    };
-    for (const [one, first] of this.landscapes.entries()) {
-      for (const [two, second] of this.landscapes.entries()) {
-        const about = this.differences[`${Math.min(one, two)} ${Math.max(one, two)}`];
-        if (about) add(`${one} ${two}`, first, second, about, [first.name, second.name]);
-      }
-    }
-    for (const [index, landscape] of this.landscapes.entries()) {
-      for (const [at, about] of landscape.metric_differences.entries()) {
-        for (const [way, metrics] of [["m", about.metrics], ["r", [...about.metrics].reverse()]]) {
-          const parts = metrics.map((name) => landscape.text(name));
-          add(`${index} ${way}${at}`, landscape, landscape, { ...about, metrics }, parts, this.landscapes.length > 1 ? `${landscape.name}: ` : "");
-        }
-      }
-    }
-    return found;
+    const { landscapes, differences } = this;
+    const offer = (key, text, ...made) => [key, { text, make: () => differenceOf(...made) }];
+    const pairs = landscapes.flatMap((first, one) => landscapes.flatMap((second, two) => {
+      const about = differences[`${Math.min(one, two)} ${Math.max(one, two)}`];
+      return about ? [offer(`${one} ${two}`, `${first.name} \u2212 ${second.name}`, first, second, about)] : [];
+    }));
+    const metrics = landscapes.flatMap((own, index) => own.metric_differences.flatMap((about, at) =>
+      [["m", about.metrics], ["r", about.metrics.toReversed()]].map(([way, names]) => {
+        const text = (landscapes.length > 1 ? `${own.name}: ` : "") + names.map((name) => own.text(name)).join(" \u2212 ");
+        return offer(`${index} ${way}${at}`, text, own, own, { ...about, metrics: names });
+      })));
+    return mapping([...pairs, ...metrics]);
   }
 
   // A card's own scale, or one that all cards share that show the same quantity.
@@ -171,9 +164,7 @@ class Page {
 
   // Returns whether the landscape is shown now.
   toggle(index) {
-    if (this.shown.has(index)) this.shown.delete(index);
-    else if (this.shown.size < MOST_SHOWN) this.shown.add(index);
-    else return false;
+    if (!this.shown.delete(index) && this.shown.size < MOST_SHOWN) this.shown.add(index);
     this.showCards();
     this.changed();
     return this.shown.has(index);

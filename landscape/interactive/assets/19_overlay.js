@@ -94,7 +94,7 @@ class Overlay {
     const mode = this.isLine && x.length < 150 ? "lines+markers" : "lines";
     const curve = strokes(card.caption, { x, y: finite(values) }, { color: own, width: 2.4, dash }, { mode, hoverinfo: "none", marker: { size: 5, color: own } });
     const error = this.isLine ? card.landscape.errorOf(card.metric) : null;
-    return [...(error ? band(x, values, error, `rgba(${channels(own)},0.18)`, ["band", "band"]) : []), curve];
+    return [...(error ? band(x, values, error, `rgba(${channels(own)},0.1804)`, ["band", "band"]) : []), curve];
   }
 
   hovered(event) {
