@@ -4,19 +4,23 @@
 const CONTOUR_PIXELS = 260;
 const CELL_PIXELS = 560;
 
+const PLAIN = [[1, 0], [0, 1]];
+
+// Coordinates by a matrix that leaves the direction of x as it is.
+const mapped = ([[along, shear], [, across]], x, y) => [along * x + shear * y, across * y];
+
 class Frame {
   // The matrix takes (x, y) to the picture's coordinates; null leaves them as they are.
   // The box has the proportions of a surface, and each camera is counted from the surface's middle in units of the box.
   constructor(fields, aspect) {
-    Object.assign(this, fields, { aspect, matrix: fields.matrix ?? [[1, 0], [0, 1]], toScale: fields.matrix !== null });
+    Object.assign(this, fields, { aspect, matrix: fields.matrix ?? PLAIN, toScale: fields.matrix !== null });
     this.oblique = this.matrix[0][1] !== 0;
     // What stands at the axes of a surface's floor, where there is little room.
     this.floor = this.toScale ? ["distance along x", this.oblique ? "distance across x" : "distance along y"] : ["x", "y"];
   }
 
   place(x, y) {
-    const [[along, shear], [, across]] = this.matrix;
-    return [along * x + shear * y, across * y];
+    return mapped(this.matrix, x, y);
   }
 
   // The plane's coordinates of a place in the picture.

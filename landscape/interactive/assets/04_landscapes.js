@@ -22,8 +22,7 @@ class Landscape {
 
   // How far two points lie apart in weight space, or in coordinates where the directions' lengths are not known.
   distance(x0, y0, x1, y1) {
-    const [[along, shear], [, across]] = this.geometry ?? [[1, 0], [0, 1]];
-    return Math.hypot(along * (x1 - x0) + shear * (y1 - y0), across * (y1 - y0));
+    return Math.hypot(...mapped(this.geometry ?? PLAIN, x1 - x0, y1 - y0));
   }
 
   // How far each run has come at a step: its rows until then, at least its first. A run that has ended waits at its end.

@@ -1,14 +1,15 @@
 // Two handles on the map hold the profile's line: dragged by mouse or finger, or moved by arrow keys; and its controls.
 
 class Handles {
-  constructor(plot, frame, moved) {
-    Object.assign(this, { plot, moved, ends: null });
+  constructor(card, frame) {
+    this.card = card;
     this.handles = [0, 1].map((which) => this.handle(which));
     frame.append(...this.handles);
     new ResizeObserver(() => this.place()).observe(frame);
   }
 
   handle(which) {
+    const { card } = this;
     const text = `${which ? "End" : "Start"} of the profile line; drag it or press the arrow keys`;
     const pointerdown = (event) => {
       event.preventDefault();
@@ -17,42 +18,34 @@ class Handles {
     };
     const pointermove = ({ pointerId, clientX, clientY }) => {
       if (!found.hasPointerCapture(pointerId)) return;
-      const { xaxis, yaxis } = this.plot._fullLayout;
-      const { left, top } = this.plot.getBoundingClientRect();
-      this.move(which, ...this.frame.back(xaxis.p2d(clientX - left - xaxis._offset), yaxis.p2d(clientY - top - yaxis._offset)));
+      const { xaxis, yaxis } = card.map._fullLayout;
+      const { left, top } = card.map.getBoundingClientRect();
+      this.move(which, card.frame.back(xaxis.p2d(clientX - left - xaxis._offset), yaxis.p2d(clientY - top - yaxis._offset)));
     };
     const keydown = (event) => {
-      const [right, up] = arrowWay(event);
-      if (!right && !up) return;
       const share = event.shiftKey ? 0.1 : 0.01;
-      const [xLow, xHigh, yLow, yHigh] = this.bounds;
-      const [x, y] = this.ends.slice(2 * which);
-      this.move(which, x + right * share * (xHigh - xLow), y + up * share * (yHigh - yLow));
+      const { line, landscape: { x, y } } = card;
+      const [right, up] = arrowWay(event).map((way, at) => way * share * ([x, y][at].at(-1) - [x, y][at][0]));
+      if (right || up) this.move(which, [line[2 * which] + right, line[2 * which + 1] + up]);
     };
     const found = button("", text, null, { class: "handle", on: { pointerdown, pointermove, keydown } });
     return found;
   }
 
-  set(ends, bounds, frame) {
-    Object.assign(this, { ends, frame, bounds });
-    this.place();
-  }
-
   // The line stays on the grid, because nothing is known beyond it.
-  move(which, x, y) {
-    const [xLow, xHigh, yLow, yHigh] = this.bounds;
-    const ends = [...this.ends];
-    ends.splice(2 * which, 2, clamp(x, xLow, xHigh), clamp(y, yLow, yHigh));
-    this.moved(ends);
+  move(which, [x, y]) {
+    const { line, landscape } = this.card;
+    const inside = (value, axis) => clamp(value, axis[0], axis.at(-1));
+    this.card.setLine(line.toSpliced(2 * which, 2, inside(x, landscape.x), inside(y, landscape.y)));
   }
 
   place() {
-    const layout = this.plot._fullLayout;
+    const { line, frame, map: { _fullLayout: layout } } = this.card;
     for (const [which, handle] of this.handles.entries()) {
-      handle.hidden = !this.ends || !layout?.xaxis?.d2p;
+      handle.hidden = !line || !layout?.xaxis?.d2p;
       if (handle.hidden) continue;
       const { xaxis, yaxis } = layout;
-      const [across, up] = this.frame.place(...this.ends.slice(2 * which));
+      const [across, up] = frame.place(...line.slice(2 * which));
       const [left, top] = [xaxis.d2p(across), yaxis.d2p(up)];
       handle.hidden = left < -1 || left > xaxis._length + 1 || top < -1 || top > yaxis._length + 1;
       handle.style.left = `${left + xaxis._offset}px`;

@@ -1,6 +1,6 @@
 // One landscape on the page: surface and map side by side, the path's player, the profile, the table.
 
-class Card extends TurnedCard {
+class Card extends PointedCard {
   constructor(landscape, page, beside) {
     super();
     // Whether it shows the page's second metric; what is selected, where another card points, and the profile's line.
@@ -40,7 +40,7 @@ class Card extends TurnedCard {
     const words = [this.warning, this.readout, this.player.box];
     this.about = element("details.about", { open: true }, element("summary", { text: "About this landscape" }), element("table", {}, this.table));
     if (isLine) return this.section.append(head, profile, ...words, this.about);
-    this.handles = new Handles(this.map, map, (ends) => this.setLine(ends));
+    this.handles = new Handles(this, map);
     this.flat = this.surface.hidden = !this.page.webgl;
     if (this.flat) surface.append(element("p.absent", { text: "This browser has no WebGL, so the surface cannot be drawn. The map shows the same values." }));
     else this.turning = new Turning(this, surface);
@@ -82,7 +82,7 @@ class Card extends TurnedCard {
 
   get usualEnds() {
     if (this.landscape.isLine) return null;
-    const { comparison } = this.page;
+    const { comparison } = this;
     return usualLine(comparison.overlaid(this) ? comparison.planes : [this.landscape], "across");
   }
 
@@ -153,9 +153,9 @@ class Card extends TurnedCard {
     if (!this.flat) {
       const marked = surfaceTraces(this);
       this.depth = new Depth(this, marked);
-      const layout = this.depth.framed(surfaceLayout(this), this.frame.cameras[settings.camera]);
+      const layout = surfaceLayout(this);
       layout.scene.uirevision = settings.camera;
-      layout.scene.camera = this.chooseCamera(listedCamera(layout.scene.camera));
+      layout.scene.camera = this.chooseCamera(this.depth.framed(layout, listedCamera(this.frame.cameras[settings.camera])));
       this.draw(this.surface, [...withHidden(marked), ...plateaus(this)], layout);
       this.moveCamera();
     }
@@ -208,6 +208,41 @@ class Card extends TurnedCard {
     return this.come.map((past) => footOf(path, this.metric, past.at(-1)));
   }
 
+  // Whether there is a surface whose camera can be read and moved.
+  get turnable() {
+    return Boolean(this.surface._fullLayout?.scene);
+  }
+
+  // The camera as nine numbers.
+  get seen() {
+    return listedCamera(cameraOf(this.surface));
+  }
+
+  // Whether the reader turned the surface, or it follows one that was turned.
+  get moved() {
+    return Boolean(this.usualCamera) && this.turnable && areFar(this.seen, this.usualCamera, 1e-3);
+  }
+
+  // From where to draw a scene with this usual camera. Plotly keeps what a mouse turned, but not what keys, a link or another
+  // card did; another choice of "View from" undoes all of it.
+  chooseCamera(usual) {
+    const before = this.usualCamera;
+    const leader = this.comparison.leader(this);
+    const kept = this.camera?.chosen === this.settings.camera && (this.moved || !before);
+    let view = usual;
+    if (leader) view = lookingLike(leader.seen, leader.usualCamera, usual);
+    else if (kept) view = before ? lookingLike(this.seen, before, usual) : this.camera.view;
+    this.usualCamera = usual;
+    this.camera = { view, chosen: this.settings.camera };
+    return cameraFrom(view);
+  }
+
+  async turn(camera) {
+    this.following = true;
+    await Plotly.relayout(this.surface, { "scene.camera": cameraFrom(camera) });
+    this.following = false;
+  }
+
   // Draws traces of the surface, all by default, where they are seen.
   restyle(traces = null, changes = {}) {
     const found = this.depth.seenFrom(viewOf(this.surface));
@@ -243,8 +278,7 @@ class Card extends TurnedCard {
 
   drawProfile() {
     const { landscape, metric, line: ends } = this;
-    const { x, y } = landscape;
-    this.handles.set(ends, [x[0], x.at(-1), y[0], y.at(-1)], this.frame);
+    this.handles.place();
     // A profile that stands on one axis with others has no plot of its own.
     this.figure.hidden = this.comparison.overlaid(this);
     if (this.figure.hidden) return;

@@ -96,7 +96,7 @@ const cameraFrom = (list) => Object.fromEntries(["eye", "center", "up"].map((nam
   return [name, { x, y, z }];
 }));
 
-const cameraOf = (plot) => listedCamera(plot._fullLayout.scene._scene?.getCamera?.() ?? plot._fullLayout.scene.camera);
+const cameraOf = ({ _fullLayout: { scene } }) => scene._scene?.getCamera?.() ?? scene.camera;
 
 // The part of a plot that the reader zoomed to: left, right, bottom, top; null where it is the usual.
 function zoomOf(plot) {

@@ -22,32 +22,29 @@ function withHidden([surface, ...marks]) {
 class Depth {
   // The traces of a scene as they would be without a camera, the first of which is the surface.
   constructor({ landscape, metric, scale, frame }, traces) {
-    Object.assign(this, { x: landscape.x, y: landscape.y, scale, frame, heights: landscape.drawn(metric, scale) });
+    const { x, y } = landscape;
+    Object.assign(this, { x, y, scale, heights: landscape.drawn(metric, scale), toGrid: toGrid(frame, x, y) });
     const [low, high] = finiteRange(this.heights.flatMap((row) => [...row]));
     this.range = high - low;
-    this.traces = traces.map(({ name, x, y, z }) => ({ name, x: [...x], y: [...y], z: [...z] }));
+    this.traces = traces.map((trace) => ({ name: trace.name, x: [...trace.x], y: [...trace.y], z: [...trace.z] }));
     this.flat = landscape.thin || !(this.range > 0);
   }
 
-  // The layout with a box that holds everything, and stays as it is when marks move; in it the surface keeps the
-  // proportions of the layout's box. A camera counts from the surface's middle, plotly's from that of what the box holds.
-  framed(layout, camera) {
-    const { scene } = layout;
-    const [eye, center] = [{ ...camera.eye }, { ...camera.center }];
-    for (const name of ["x", "y", "z"]) {
+  // Gives the layout a box that holds everything, and stays as it is when marks move; in it the surface keeps the
+  // proportions of the layout's box. Returns the camera as plotly counts it, from the middle of what the box holds.
+  framed({ scene }, camera) {
+    const shifts = ["x", "y", "z"].map((name) => {
       const flat = (traces) => finiteRange(traces.flatMap((trace) => trace[name].flatMap((value) => (value?.length ? [...value] : [value ?? NaN]))));
       const own = name === "z" ? this.scale.tall.ends : flat(this.traces.slice(0, 1));
       const [low, high] = name === "z" ? own : flat(this.traces);
       const room = 0.02 * (high - low) || 0.5;
       const range = [low - room, high + room];
       const unit = scene.aspectratio[name] / (own[1] - own[0] || range[1] - range[0]);
-      const shift = unit * (mean(own) - mean(range));
-      [eye[name], center[name]] = [eye[name] + shift, center[name] + shift];
       scene.aspectratio[name] = unit * (range[1] - range[0]);
       scene[`${name}axis`].range = range;
-    }
-    scene.camera = { eye, center, up: { x: 0, y: 0, z: 1 } };
-    return layout;
+      return unit * (mean(own) - mean(range));
+    });
+    return camera.map((value, at) => value + (at < 6 ? shifts[at % 3] : 0));
   }
 
   // Coordinates of all marks for a camera: { index: { x, y, z } }, the hidden ones under the indices after the others.
@@ -73,7 +70,7 @@ class Depth {
   // A mark that is a little below the surface lies on it.
   onSurface([x, y, z]) {
     if (this.flat) return [x, y, z];
-    const below = this.height(...this.frame.back(x, y)) - z;
+    const below = this.height(...this.toGrid(x, y)) - z;
     return [x, y, below > 0 && below <= LIFT * this.range ? z + below + 0.01 * this.range : z];
   }
 
@@ -92,8 +89,8 @@ class Depth {
   // Whether a straight line from a point to the eye meets the surface, which is bilinear in each cell.
   hides([x, y, z], eye) {
     if (this.flat) return false;
-    const from = [...this.frame.back(x, y), z + LIFT * this.range];
-    const to = [...this.frame.back(eye[0], eye[1]), eye[2]];
+    const from = [...this.toGrid(x, y), z + LIFT * this.range];
+    const to = [...this.toGrid(eye[0], eye[1]), eye[2]];
     const at = (time) => from.map((start, axis) => start + time * (to[axis] - start));
     const crossed = [this.x, this.y].flatMap((lines, axis) => Array.from(lines, (line) => (line - from[axis]) / (to[axis] - from[axis])));
     const times = [0, ...crossed.filter((time) => time > 0 && time < 1).sort((one, two) => one - two), 1];
@@ -109,6 +106,17 @@ class Depth {
     }
     return false;
   }
+}
+
+// What takes a picture's coordinates to those of the grid, by three of its corners.
+function toGrid(frame, x, y) {
+  const [[left, bottom], ...ends] = [[0, 0], [-1, 0], [0, -1]].map(([column, row]) => frame.place(x.at(column), y.at(row)));
+  const [[a, c], [b, d]] = ends.map(([across, up]) => [across - left, up - bottom]);
+  const size = a * d - b * c;
+  return (u, v) => {
+    const [across, up] = [((u - left) * d - (v - bottom) * b) / size, ((v - bottom) * a - (u - left) * c) / size];
+    return [x[0] + across * (x.at(-1) - x[0]), y[0] + up * (y.at(-1) - y[0])];
+  };
 }
 
 const mean = ([low, high]) => (low + high) / 2;
@@ -130,7 +138,7 @@ function moved(point, { eye, unit, ends }, distance) {
 // Where the camera of a drawn scene stands, in the coordinates of its axes, and what a unit of each axis measures there.
 function viewOf(plot) {
   const { scene } = plot._fullLayout;
-  const { eye } = (scene._scene?.getCamera?.() ?? scene.camera);
+  const { eye } = cameraOf(plot);
   const names = ["x", "y", "z"];
   const ends = names.map((name) => [...scene[`${name}axis`].range].sort((one, two) => one - two));
   const unit = names.map((name, axis) => scene.aspectratio[name] / (ends[axis][1] - ends[axis][0]));

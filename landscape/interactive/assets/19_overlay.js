@@ -43,17 +43,13 @@ class Overlay {
   // Each card with the positions and values of its curve, and the points of the plane or line that they belong to.
   get curves() {
     const { cards, common } = this;
-    if (this.isLine) {
-      return cards.map((card) => {
-        const values = card.landscape.values(card.metric);
-        return { card, points: Array.from(card.landscape.x, (x, index) => ({ position: x, x, y: 0, value: values[index] })) };
-      });
-    }
     const measured = cards.every(({ landscape }) => landscape.geometry);
     return cards.map((card) => {
+      const values = card.landscape.values(card.metric);
+      if (this.isLine) return { card, points: Array.from(card.landscape.x, (x, index) => ({ position: x, x, y: 0, value: values[index] })) };
       const points = alongLine(card.landscape, card.metric, card.line);
       const length = measured ? points.at(-1).position : Math.hypot(card.line[2] - card.line[0], card.line[3] - card.line[1]);
-      const start = common ? shareOfOrigin(card.line, measured ? card.landscape.geometry : [[1, 0], [0, 1]]) : 0;
+      const start = common ? shareOfOrigin(card.line, measured ? card.landscape.geometry : PLAIN) : 0;
       return { card, points: points.map((point, index) => ({ ...point, position: (index / (points.length - 1) - start) * length })) };
     });
   }
@@ -125,9 +121,9 @@ class Overlay {
 
 // Which share of a line lies before its point that is nearest to the coordinates' origin; the matrix takes coordinates to
 // distances.
-function shareOfOrigin([x0, y0, x1, y1], [[along, shear], [, tall]]) {
-  const [u0, v0] = [along * x0 + shear * y0, tall * y0];
-  const [across, up] = [along * (x1 - x0) + shear * (y1 - y0), tall * (y1 - y0)];
+function shareOfOrigin([x0, y0, x1, y1], matrix) {
+  const [u0, v0] = mapped(matrix, x0, y0);
+  const [across, up] = mapped(matrix, x1 - x0, y1 - y0);
   const square = across * across + up * up;
   return square ? clamp(-(u0 * across + v0 * up) / square, 0, 1) : 0;
 }
