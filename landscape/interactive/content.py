@@ -48,7 +48,6 @@ def landscape_content(
         "geometry": None if geometry is None else geometry.to_distances.tolist(),
         "frames": {} if landscape.y is None else {aspect: _frame(landscape, aspect, cameras) for aspect in ASPECTS},
         "axis_labels": [texts.axis_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)],
-        "complete": landscape.complete,
         "x": _encoded(landscape.x),
         "y": None if landscape.y is None else _encoded(landscape.y),
         "metrics": _all_encoded(landscape.metrics),
@@ -107,7 +106,6 @@ def _frame(landscape: LandscapeData, aspect: str, cameras: Mapping[str, Camera |
     }
     return {
         "matrix": None if frame.geometry is None else frame.matrix.tolist(),
-        "ratio": frame.ratio,
         "box": box,
         "cameras": {name: camera.of_plotly(box) for name, camera in seen.items()},
         "notes": list(frame.notes),
@@ -234,7 +232,6 @@ def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
         "metrics": _all_encoded(path.metrics),
         "projected": _all_encoded(path.projected),
         "status": _encoded(path.status, "u1"),
-        "projected_status": _encoded(path.projected_status, "u1"),
         "own": {
             metric: [{"row": value.row, "reason": value.reason} for value in own_values(path, metric)]
             for metric in path.metrics

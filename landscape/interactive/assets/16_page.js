@@ -62,7 +62,7 @@ class Page {
   set(changes) {
     // The ends of a range are values of the metric.
     Object.assign(this.settings, changes, "metric" in changes ? { low: null, high: null } : {});
-    this.toolbar.showRange(this.settings);
+    if ("metric" in changes || changes.low === null) this.toolbar.showRange(this.settings);
     if ("difference" in changes) this.drop("difference");
     if (["metric", "beside", "difference"].some((name) => name in changes)) this.showCards();
     else this.arrange();
