@@ -28,6 +28,8 @@ from ..scales.landscape_scale import known, landscape_scale, path_values
 from ..scales.scale import Scale, without_place
 from .timed_paths import map_place, times_content
 
+# Plotly's names of matplotlib's marks.
+SYMBOLS = {"D": "diamond", "^": "triangle-up", "v": "triangle-down", "P": "cross", "X": "x", "h": "hexagon"}
 # Of a landscape with many groups of samples; each has a scale, about 1 kB.
 _MOST_DIFFERENCES = 60
 
@@ -35,7 +37,7 @@ _MOST_DIFFERENCES = 60
 def landscape_content(
     landscape: LandscapeData, name: str, cameras: Mapping[str, Camera | None] = NAMED
 ) -> dict[str, Any]:
-    """Returns a landscape as the page's JSON values; arrays are base64 of little-endian float64 in C order."""
+    """Returns a landscape as the page's JSON values; for arrays see ``_encoded``."""
     point, geometry = landscape.origin, landscape.geometry
     return {
         "name": name,
@@ -46,7 +48,6 @@ def landscape_content(
         "geometry": None if geometry is None else geometry.to_distances.tolist(),
         "frames": {} if landscape.y is None else {aspect: _frame(landscape, aspect, cameras) for aspect in ASPECTS},
         "axis_labels": [texts.axis_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)],
-        "complete": landscape.complete,
         "x": _encoded(landscape.x),
         "y": None if landscape.y is None else _encoded(landscape.y),
         "metrics": _all_encoded(landscape.metrics),
@@ -105,7 +106,6 @@ def _frame(landscape: LandscapeData, aspect: str, cameras: Mapping[str, Camera |
     }
     return {
         "matrix": None if frame.geometry is None else frame.matrix.tolist(),
-        "ratio": frame.ratio,
         "box": box,
         "cameras": {name: camera.of_plotly(box) for name, camera in seen.items()},
         "notes": list(frame.notes),
@@ -122,7 +122,7 @@ def difference_content(first: LandscapeData, second: LandscapeData) -> dict[str,
     shared = [metric for metric in first.metrics if metric in second.metrics]
     values = {metric: difference(first[metric], second[metric]) for metric in shared}
     status = joint_status(first.status, second.status)
-    return {"cover": _cover(status), **_difference(values, status, first, second)}
+    return {"cover": _cover(status), "status": _encoded(status, "u1"), **_difference(values, status, first, second)}
 
 
 def _difference(
@@ -139,10 +139,10 @@ def _difference(
     }
 
 
-def _cover(status: NDArray[Any]) -> str | None:
-    """Returns the points from which coarse cells take their values; base64 of int32, or None where there are none."""
+def _cover(status: NDArray[Any]) -> dict[str, str] | None:
+    """Returns the points from which coarse cells take their values; None where there are none."""
     points = covering_points(status)
-    return _encoded(points, "<i4") if (points >= 0).any() else None
+    return _encoded(points, "i4") if (points >= 0).any() else None
 
 
 def _plateaus(values: NDArray[Any], status: NDArray[Any]) -> list[list[int]]:
@@ -222,6 +222,7 @@ def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
         "runs": [path.run_name(rows[0]) for rows in path.paths],
         "paths": [rows.tolist() for rows in path.paths],
         "networks": [row for row, _ in network_marks(landscape)],
+        "symbols": [SYMBOLS[style["marker"]] for _, style in network_marks(landscape)],
         "labels": [path.label(row, texts.unit_of(landscape)) for row in range(len(path.number))],
         "roles": [path.role(row) for row in range(len(path.number))],
         "number": path.number.tolist(),
@@ -231,7 +232,6 @@ def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
         "metrics": _all_encoded(path.metrics),
         "projected": _all_encoded(path.projected),
         "status": _encoded(path.status, "u1"),
-        "projected_status": _encoded(path.projected_status, "u1"),
         "own": {
             metric: [{"row": value.row, "reason": value.reason} for value in own_values(path, metric)]
             for metric in path.metrics
@@ -249,9 +249,11 @@ def _square(landscape: LandscapeData, aspect: str) -> Callable[..., Any]:
     return lambda x, y: (x / across, y / up)
 
 
-def _all_encoded(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
+def _all_encoded(arrays: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, str]]:
     return {name: _encoded(values) for name, values in arrays.items()}
 
 
-def _encoded(values: NDArray[Any] | Sequence[float], dtype: str = "<f8") -> str:
-    return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode("ascii")
+def _encoded(values: NDArray[Any] | Sequence[float], dtype: str = "f8") -> dict[str, str]:
+    """Returns an array as plotly writes them: its type, and base64 of little-endian numbers in C order."""
+    data = np.ascontiguousarray(values, f"<{dtype}").tobytes()
+    return {"dtype": dtype, "bdata": base64.b64encode(data).decode("ascii")}

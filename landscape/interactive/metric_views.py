@@ -42,6 +42,9 @@ class MetricView:
     def values(self) -> NDArray[Any]:
         return known(self.landscape[self.metric], self.landscape.status)
 
+    def height_of_origin(self) -> NDArray[Any]:
+        return self.scale.tall.heights(np.array([self.landscape.origin.metrics.get(self.metric, np.nan)]))
+
     def of_checkpoints(self, kind: str) -> NDArray[Any]:
         """Returns the checkpoints' own values ("metrics") or those at their feet ("projected"), shape (n,)."""
         found = self.landscape.checkpoints
@@ -78,17 +81,10 @@ def _with_differences(landscape: LandscapeData, pairs: Mapping[str, tuple[str, s
         there = {name: pair for name, pair in pairs.items() if all(metric in values for metric in pair)}
         return {**values, **{name: difference(values[one], values[two]) for name, (one, two) in there.items()}}
 
-    found = landscape.checkpoints
-    return LandscapeData(
-        x=landscape.x,
-        y=landscape.y,
-        metrics=added(landscape.metrics),
-        status=landscape.status,
-        directions=landscape.directions,
-        origin=replace(landscape.origin, metrics=added(landscape.origin.metrics)),
-        checkpoints=found and replace(found, metrics=added(found.metrics), projected=added(found.projected)),
-        attributes=dict(landscape.attributes),
-    )
+    found, origin = landscape.checkpoints, replace(landscape.origin, metrics=added(landscape.origin.metrics))
+    path = found and replace(found, metrics=added(found.metrics), projected=added(found.projected))
+    plane = landscape.x, landscape.y, added(landscape.metrics), landscape.status, landscape.directions
+    return LandscapeData(*plane, origin, path, attributes=dict(landscape.attributes))
 
 
 def metric_menu(views: list[MetricView], pictures: list[Picture], look: Appearance) -> dict[str, Any]:

@@ -11,15 +11,14 @@ from ..drawing.appearance import Appearance
 from ..drawing.missing import edges
 from ..drawing.path import END, STAR, START, network_marks, run_color
 from ..drawing.texts import unit_of
-from ..drawing.times import RAMPS, Times, marked_text, path_times, strong_color
+from ..drawing.times import Times, marked_text, path_times, strong_color
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from ..scales.frame import choose_frame
+from .content import SYMBOLS
 from .metric_views import MetricView, literal
-from .timed_paths import hex_colors, map_marks, map_place, run_pieces
+from .timed_paths import colour_scale, hex_colors, map_marks, map_place, plane_path, run_pieces
 
-# Plotly's names of matplotlib's marks.
-_SYMBOLS = {"D": "diamond", "^": "triangle-up", "v": "triangle-down", "P": "cross", "X": "x", "h": "hexagon"}
 # Pieces of the path between two checkpoints.
 _PIECES = 12
 _EDGE = {"color": "#1a1a1a", "width": 1}
@@ -48,17 +47,21 @@ def map_proportions(landscape: LandscapeData) -> tuple[float, tuple[str, ...]]:
 
 def line_marks(view: MetricView) -> list[dict[str, Any]]:
     landscape, scale = view.landscape, view.scale
-    found, point, traces = landscape.checkpoints, landscape.origin, []
+    found, traces = landscape.checkpoints, []
     if found is not None and "loss" in found.projected:
         heights = scale.tall.heights(view.of_checkpoints("projected"))
-        markers = [{**_DIAMOND, "size": 9, "color": run_color(run)} for run in range(len(found.paths))]
-        names = [literal(found.run_name(rows[0]), 32) or "checkpoints" for rows in found.paths]
-        shown = list(zip(found.paths, names, markers, strict=True))
+        shown = [
+            (
+                rows,
+                literal(found.run_name(rows[0]), 32) or "checkpoints",
+                {**_DIAMOND, "size": 9, "color": run_color(run)},
+            )
+            for run, rows in enumerate(found.paths)
+        ]
         shown += [(rows, literal(found.name[rows[0]], 32), marker) for rows, marker in _network_marks(landscape)]
         for rows, name, marker in shown:
             traces.append(_mark(f"{name} (projected)", found.x[rows], heights[rows], marker) | _hover_of(view, rows))
-    height = scale.tall.heights(np.array([point.metrics.get(view.metric, np.nan)]))
-    return [*traces, _mark(_origin_name(landscape), [point.x], height, _STAR)]
+    return [*traces, _mark(_origin_name(landscape), [landscape.origin.x], view.height_of_origin(), _STAR)]
 
 
 def path_marks(view: MetricView, heights: NDArray[Any]) -> list[dict[str, Any]]:
@@ -75,9 +78,8 @@ def path_marks(view: MetricView, heights: NDArray[Any]) -> list[dict[str, Any]]:
             name, about = literal(found.name[rows[0]], 32), _hover_of(view, rows)
             small = {**_DIAMOND, "size": 4, "color": "white"}
             traces += _on_both(name, found.x[rows], found.y[rows], feet[rows], marker, small, about)
-    height = scale.tall.heights(np.array([point.metrics.get(view.metric, np.nan)])) + lift
     small = {**_DIAMOND, "size": 5, "color": STAR["color"]}
-    place = [point.x], [point.y], height
+    place = [point.x], [point.y], view.height_of_origin() + lift
     return [*traces, *_on_both(_origin_name(landscape), *place, _STAR, small, {"hoverinfo": "skip"})]
 
 
@@ -95,10 +97,8 @@ def _run_marks(
 ) -> list[dict[str, Any]]:
     """Returns the path of one run, with start and end if it has more than one checkpoint."""
     landscape, about = view.landscape, _hover_of(view, rows)
-    found, times = landscape.checkpoints, path_times([landscape])
-    assert found is not None
-    assert found.y is not None
-    xs, ys, color = found.x[rows], found.y[rows], run_color(index, "white")
+    times, (found, up) = path_times([landscape]), plane_path(landscape)
+    xs, ys, color = found.x[rows], up[rows], run_color(index, "white")
     draped = _draped(landscape, xs, ys, feet, heights)
     name = literal(found.run_name(rows[0]), 32)
     if times is not None and len(rows) > 1:
@@ -122,12 +122,10 @@ def _timed_marks(
     view: MetricView, rows: NDArray[Any], index: int, draped: dict[str, NDArray[Any]], times: Times
 ) -> list[dict[str, Any]]:
     """Returns a long path in the colours of time: pieces and arrowheads, for plotly's lines have one colour each."""
-    landscape, found = view.landscape, view.landscape.checkpoints
-    assert found is not None
-    assert found.y is not None
+    landscape, (found, up) = view.landscape, plane_path(view.landscape)
     proportions, _ = map_proportions(landscape)
     dots, arrows, chevrons = map_marks(landscape, index, map_place(landscape, lambda x, y: (x, proportions * y)))
-    xs, ys, numbers = found.x[rows], found.y[rows], found.number[rows]
+    xs, ys, numbers = found.x[rows], up[rows], found.number[rows]
     name, colors = literal(found.run_name(rows[0]), 32) or "path", hex_colors(times, index, numbers)
     marked = marked_text([dots])
     # All checkpoints can be pointed at; those without a dot have no size.
@@ -181,7 +179,6 @@ def _timed_marks(
 
 def _time_bar(times: Times, index: int, *, is_last: bool) -> dict[str, Any]:
     """Returns the bar of a run's time under the map; those of several runs lie one under the other."""
-    ramp = RAMPS[index % len(RAMPS)]
     bar = {
         "orientation": "h", "x": 0.225, "len": 0.34, "y": -0.17 - 0.02 * index, "yanchor": "top",
         "thickness": 7, "outlinewidth": 0.5, "xpad": 0, "ypad": 0, "nticks": 6,
@@ -192,7 +189,7 @@ def _time_bar(times: Times, index: int, *, is_last: bool) -> dict[str, Any]:
         **_POINTS, **_SILENT, "x": [None], "y": [None],
         "marker": {
             "color": [times.low], "cmin": times.low, "cmax": times.high, "showscale": True,
-            "colorscale": [[place / (len(ramp) - 1), color] for place, color in enumerate(ramp)],
+            "colorscale": colour_scale(index),
             "colorbar": bar if is_last else {**bar, "tickvals": []},
         },
     }  # fmt: skip
@@ -208,7 +205,7 @@ def _end_marks(xs: NDArray[Any], ys: NDArray[Any], *, shown: bool) -> list[dict[
 def _network_marks(landscape: LandscapeData) -> list[tuple[NDArray[Any], dict[str, Any]]]:
     """Returns the rows of networks of no run, each of shape (1,), with their marks, shaped as in the figures."""
     return [
-        (np.array([row]), {"symbol": _SYMBOLS[style["marker"]], "size": 10, "color": "white", "line": _EDGE})
+        (np.array([row]), {"symbol": SYMBOLS[style["marker"]], "size": 10, "color": "white", "line": _EDGE})
         for row, style in network_marks(landscape)
     ]
 
@@ -219,18 +216,17 @@ def _origin_name(landscape: LandscapeData) -> str:
 
 def status_marks(landscape: LandscapeData, look: Appearance) -> list[dict[str, Any]]:
     """Returns marks where points failed, and where they are interpolated or, if that is less, measured."""
-    failed, interpolated, measured = (
-        landscape.status == status for status in (PointStatus.FAILED, PointStatus.INTERPOLATED, PointStatus.MEASURED)
-    )
-    kinds = [("failed", failed, {"symbol": "x", "size": 6, "color": look.soft})]
-    if interpolated.sum() > measured.sum():
-        name, where = f"measured ({measured.sum():,}, all others interpolated)", measured
-        kinds.append((name, where, {"size": 3, "color": "black"}))
-    else:
-        kinds.append((f"interpolated ({interpolated.sum():,})", interpolated, {"size": 3, "color": "white"}))
+    counts = landscape.status_counts
+    measured, interpolated = counts[PointStatus.MEASURED], counts[PointStatus.INTERPOLATED]
+    few = (PointStatus.INTERPOLATED, f"interpolated ({interpolated:,})", "white")
+    if interpolated > measured:
+        few = (PointStatus.MEASURED, f"measured ({measured:,}, all others interpolated)", "black")
     marks = []
-    for name, where, marker in kinds:
-        rows, columns = np.nonzero(where)
+    for status, name, marker in (
+        (PointStatus.FAILED, "failed", {"symbol": "x", "size": 6, "color": look.soft}),
+        (*few[:2], {"size": 3, "color": few[2]}),
+    ):
+        rows, columns = np.nonzero(landscape.status == status)
         if len(rows) and landscape.y is not None:
             marks.append(_mark(name, landscape.x[columns], landscape.y[rows], marker))
     return marks
@@ -246,7 +242,7 @@ def _hover_of(view: MetricView, rows: NDArray[Any]) -> dict[str, Any]:
     assert found is not None
     columns = (view.of_checkpoints("metrics"), view.of_checkpoints("projected"), found.residual)
     labels = [literal(found.label(row, unit_of(landscape)), 48) for row in rows]
-    data = list(map(list, zip(labels, *(column[rows].tolist() for column in columns), strict=True)))
+    data = [list(each) for each in zip(labels, *(column[rows].tolist() for column in columns), strict=True)]
     template = _PATH_TEMPLATE.replace("{where}", "line" if landscape.y is None else "plane")
     template = template.replace("{metric}", literal(view.text, 48))
     return {"customdata": data, "hovertemplate": template, "hoverinfo": None}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..drawing.placement import along, arrow_places, most_telling, place_labels
 from ..drawing.times import RAMPS, Marked, Times, marked, marked_text, numbered, path_times, pieces
+from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 
 # About the size of a map on the page, in points of 1/72 inch: plotly moves nothing when the reader zooms.
@@ -27,16 +28,17 @@ _BACK, _ASIDE = 0.9, 0.55
 
 def times_content(landscape: LandscapeData, places: dict[str, Callable[..., Any]]) -> dict[str, Any] | None:
     """Returns JSON values from which the page draws paths in the colours of time; None where all paths are short."""
-    times, found = path_times([landscape]), landscape.checkpoints
-    if times is None or found is None or landscape.y is None:
+    times = path_times([landscape])
+    if times is None or landscape.y is None:
         return None
+    found, _ = plane_path(landscape)
     runs = range(len(found.paths))
     drawn = {aspect: [map_marks(landscape, run, place) for run in runs] for aspect, place in places.items()}
     return {
         "low": times.low,
         "high": times.high,
         "label": f"{times.unit} along the path",
-        "ramps": [list(RAMPS[run % len(RAMPS)]) for run in runs],
+        "ramps": [colour_scale(run) for run in runs],
         "pieces": [run_pieces(found.number[rows]) for rows in found.paths],
         "colours": [hex_colors(times, run, found.number[rows]) for run, rows in enumerate(found.paths)],
         "drawn": {
@@ -54,25 +56,37 @@ def times_content(landscape: LandscapeData, places: dict[str, Callable[..., Any]
     }
 
 
+def colour_scale(run: int) -> list[list[Any]]:
+    """Returns a run's colours of time, each with its place from 0 to 1, as plotly takes them."""
+    ramp = RAMPS[run % len(RAMPS)]
+    return [[place / (len(ramp) - 1), color] for place, color in enumerate(ramp)]
+
+
+def plane_path(landscape: LandscapeData) -> tuple[CheckpointsData, NDArray[np.float64]]:
+    """Returns the checkpoints of a plane, and their y."""
+    found = landscape.checkpoints
+    assert found is not None
+    assert found.y is not None
+    return found, found.y
+
+
 def map_marks(
     landscape: LandscapeData, run: int, place: Callable[..., Any]
 ) -> tuple[Marked, NDArray[np.float64], NDArray[np.float64]]:
     """Returns a run's dots, its arrowheads on a map, and the chevrons on a surface; ``place`` is in 1/72 inch."""
     # Of each arrowhead: place along the path, x, y and angle in degrees (clockwise from up), shape (k, 4). Of each
     # chevron: its ends and its tip in the plane's coordinates, shape (k, 3, 2).
-    found = landscape.checkpoints
-    assert found is not None
-    assert found.y is not None
+    found, up_rows = plane_path(landscape)
     rows = found.paths[run]
-    points = np.column_stack(place(found.x[rows], found.y[rows]))
+    across, up = found.x[rows], up_rows[rows]
+    points = np.column_stack(place(across, up))
     dots = marked(points, found.number[rows], DOT)
     arrows = arrow_places(points, _HEAD)
-    number = np.arange(len(rows))
-    x, y = (np.interp(arrows[:, 0], number, column[rows]) for column in (found.x, found.y))
+    x, y = (np.interp(arrows[:, 0], np.arange(len(rows)), column) for column in (across, up))
     angles = arrows[:, 3]
     # On the page an affine map's inverse is its own columns', which two steps of the plane give.
-    origin, right, up = (np.array(place(*at)) for at in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0)))
-    back = np.linalg.inv(np.column_stack([right - origin, up - origin]))
+    origin, *steps = (np.array(place(*at)) for at in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0)))
+    back = np.linalg.inv(np.column_stack([step - origin for step in steps]))
     way, aside = (np.column_stack([np.cos(turn), np.sin(turn)]) for turn in (angles, angles + np.pi / 2))
     ends = [-_BACK * way + side * _ASIDE * aside for side in (1, -1)]
     tip = np.column_stack([x, y])
@@ -84,10 +98,8 @@ def path_numbers(
     landscape: LandscapeData, place: Callable[..., Any], dots: Sequence[Marked]
 ) -> list[tuple[int, float, float]]:
     """Returns the rows of checkpoints whose number has room on a map, with the way to it in 1/96 inch, right and up."""
-    found = landscape.checkpoints
-    assert found is not None
-    assert found.y is not None
-    assert landscape.y is not None
+    (found, up), axis = plane_path(landscape), landscape.y
+    assert axis is not None
     # The hues and names of several runs need the room.
     if len(found.paths) != 1:
         return []
@@ -96,8 +108,8 @@ def path_numbers(
     def on_map(x: Any, y: Any) -> NDArray[np.float64]:
         return _SMALL * np.column_stack(place(np.asarray(x, np.float64), np.asarray(y, np.float64)))
 
-    points, across = on_map(found.x, found.y), landscape.x[[0, -1]]
-    corners = np.vstack([on_map(across, landscape.y[[end, end]]) for end in (0, -1)])
+    points, across = on_map(found.x, up), landscape.x[[0, -1]]
+    corners = np.vstack([on_map(across, axis[[end, end]]) for end in (0, -1)])
     # The profile's line is at first the one through the origin.
     lines = [points[rows], on_map(across, [landscape.origin.y or 0.0] * 2)]
     clear = np.vstack([along(line, step=1.5) for line in lines])
@@ -124,8 +136,7 @@ def run_pieces(numbers: NDArray[Any]) -> list[list[int]]:
 
 
 def hex_colors(times: Times, run: int, numbers: Any) -> list[str]:
-    values = np.round(255 * times.colors(run, numbers)).astype(int)
-    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in values]
+    return [f"#{bytes(color).hex()}" for color in np.round(255 * times.colors(run, numbers)).astype(np.uint8)]
 
 
 def map_place(landscape: LandscapeData, place: Callable[..., Any]) -> Callable[..., Any]:

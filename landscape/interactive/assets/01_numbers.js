@@ -11,42 +11,26 @@ function bytes(text) {
   return found;
 }
 
-function integers(text) {
-  return new Int32Array(bytes(text).buffer);
-}
-
-function doubles(text) {
-  return new Float64Array(bytes(text).buffer);
-}
-
 // Numbers as Plotly takes them: nothing where one is not finite.
-function finite(values) {
-  return Array.from(values, (value) => (Number.isFinite(value) ? value : null));
-}
+const finite = (values) => Array.from(values, (value) => (Number.isFinite(value) ? value : null));
 
 // An object that has the given names only: every other one has "constructor", "__proto__" and the like from birth.
-function mapping(entries) {
-  const found = Object.create(null);
-  for (const [name, value] of entries) found[name] = value;
-  return found;
-}
+const mapping = (entries) => Object.setPrototypeOf(Object.fromEntries(entries), null);
 
-// JSON whose objects have the names in the text only; a metric may be called "constructor".
-function parsed(text) {
-  const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-  return JSON.parse(text, (_, value) => (isObject(value) ? mapping(Object.entries(value)) : value));
-}
+const ARRAYS = new Map([["f8", Float64Array], ["i4", Int32Array], ["u1", Uint8Array]]);
 
-function clamp(value, low, high) {
-  return Math.min(Math.max(value, low), high);
-}
+// JSON with arrays of numbers, and whose objects have the names in the text only; a metric may be called "constructor".
+const parsed = (text) => JSON.parse(text, (_, value) => {
+  if (!(value instanceof Object) || Array.isArray(value)) return value;
+  const Kind = ARRAYS.get(value.dtype);
+  return Kind ? new Kind(bytes(value.bdata).buffer) : Object.setPrototypeOf(value, null);
+});
+
+const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
 // The shortest text that reads back as the same number, for files.
-function exactText(value) {
-  if (Number.isNaN(value)) return "nan";
-  if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
-  return Object.is(value, -0) ? "-0" : String(value);
-}
+const exactText = (value) =>
+  Object.is(value, -0) ? "-0" : String(value).replace("NaN", "nan").replace("Infinity", "inf");
 
 // A number for reading: the digits that matter.
 function shortText(value, digits = 5) {
@@ -56,15 +40,13 @@ function shortText(value, digits = 5) {
 }
 
 function finiteRange(values) {
-  let low = Infinity;
-  let high = -Infinity;
+  let [low, high] = [NaN, NaN];
   for (const value of values) {
-    if (Number.isFinite(value)) {
-      if (value < low) low = value;
-      if (value > high) high = value;
-    }
+    if (!Number.isFinite(value)) continue;
+    if (!(value >= low)) low = value;
+    if (!(value <= high)) high = value;
   }
-  return low <= high ? [low, high] : [NaN, NaN];
+  return [low, high];
 }
 
 // Indices of two neighbours with a number between them, or beyond which it lies; the axis ascends.
@@ -103,15 +85,10 @@ function bilinear(x, y, values, atX, atY) {
   for (const [row, vertical] of [[up[0], 1 - up[1]], [up[0] + 1, up[1]]]) {
     for (const [column, horizontal] of [[across[0], 1 - across[1]], [across[0] + 1, across[1]]]) {
       const weight = vertical * horizontal;
-      if (weight === 0) continue;
-      const value = values[row * x.length + column];
-      if (!Number.isFinite(value)) return NaN;
-      total += weight * value;
+      if (weight) total += weight * values[row * x.length + column];
     }
   }
-  return total;
+  return Number.isFinite(total) ? total : NaN;
 }
 
-function csvField(text) {
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-}
+const csvField = (text) => /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;

@@ -3,26 +3,24 @@
 
 class Scale {
   // Heights may reach beyond the colours, from bottom to top: a path may lie lower than every grid point.
-  constructor(kind, low, high, { threshold = 1, bottom = low, top = high, levels = null, texts = null } = {}) {
+  constructor({ kind, low, high, threshold, bottom = low, top = high, levels = null, texts = null }) {
     const [empty, flat] = [Number.isNaN(low), !(high > low)];
     Object.assign(this, { kind, low, high, threshold, bottom, top, levels, texts, empty, flat });
   }
 
   // The scale of heights.
   get tall() {
-    if (this.bottom === this.low && this.top === this.high) return this;
-    return new Scale(this.kind, this.bottom, this.top, { threshold: this.threshold });
+    const { bottom: low, top: high } = this;
+    return low === this.low && high === this.high ? this : new Scale({ ...this, low, high, levels: null, texts: null });
   }
 
   // The height of a value, unclipped; NaN where there is none.
   height(value) {
     if (!Number.isFinite(value)) return NaN;
     if (this.kind === "log") return value > 0 ? Math.log10(value) : NaN;
-    if (this.kind === "symlog") {
-      const size = Math.abs(value) / this.threshold;
-      return Math.sign(value) * (size < 1 ? size : 1 + Math.log10(size));
-    }
-    return value;
+    if (this.kind !== "symlog") return value;
+    const size = Math.abs(value) / this.threshold;
+    return Math.sign(value) * (size < 1 ? size : 1 + Math.log10(size));
   }
 
   // The height at which a value is drawn; one without a logarithm is drawn at the lower end, as in the figures.
@@ -34,9 +32,8 @@ class Scale {
   get ends() {
     if (this.empty) return [0, 1];
     const low = this.height(this.low);
-    if (!this.flat) return [low, this.height(this.high)];
     const half = Math.abs(low) / 10 || 1;
-    return [low - half, low + half];
+    return this.flat ? [low - half, low + half] : [low, this.height(this.high)];
   }
 
   // Start, end and distance of contour lines, in heights.
@@ -47,17 +44,22 @@ class Scale {
   }
 
   ticks(count = 6) {
+    const { kind, low, high, threshold } = this;
     if (this.empty) return [];
     if (this.levels) return this.levels;
-    if (this.flat) return [this.low];
-    let found = [];
-    if (this.kind === "log") found = decades(this.low, this.high, count);
-    if (this.kind === "symlog") {
-      const above = this.high > this.threshold ? decades(this.threshold, this.high, count / 2) : [];
-      const below = this.low < -this.threshold ? decades(this.threshold, -this.low, count / 2) : [];
-      found = [...below.map((value) => -value).reverse(), ...(this.low <= 0 && this.high >= 0 ? [0] : []), ...above];
+    if (this.flat) return [low];
+    let found = kind === "log" ? decades(low, high, count) : [];
+    if (kind === "symlog") {
+      const beyond = (end) => (end > threshold ? decades(threshold, end, count / 2) : []);
+      found = [...beyond(-low).map((value) => -value).reverse(), ...(low <= 0 && high >= 0 ? [0] : []), ...beyond(high)];
     }
-    return found.length < 3 ? rounded(this.low, this.high, count) : found;
+    return found.length < 3 ? rounded(low, high, count) : found;
+  }
+
+  // An axis with ticks of its own, at their heights.
+  axis(count, least, place = (tick) => this.height(tick)) {
+    const ticks = this.ticks(count);
+    return { tickvals: ticks.map(place), ticktext: this.tickTexts(ticks, least) };
   }
 
   // The texts of ticks, empty where one would lie less than a share of the axis above the text before it.
@@ -71,15 +73,14 @@ class Scale {
       const place = (this.height(tick) - low) / (high - low);
       if (place - last < least) return "";
       last = place;
-      const level = this.levels ? this.levels.indexOf(tick) : -1;
-      return level < 0 ? shortText(tick, digits) : this.texts[level].replaceAll("-", "\u2212");
+      return this.texts?.[this.levels.indexOf(tick)]?.replaceAll("-", "\u2212") ?? shortText(tick, digits);
     });
   }
 }
 
-function scaleLabel(text, scale) {
-  return text + ({ log: " (log scale)", symlog: " (log scale around 0)" }[scale.kind] ?? "");
-}
+// The title of an axis or a colour bar of values.
+const valueTitle = (text, { kind }, more = {}) =>
+  titled(plotText(text + ({ log: " (log scale)", symlog: " (log scale around 0)" }[kind] ?? "")), more);
 
 function rounded(low, high, count) {
   const raw = (high - low) / count;
@@ -93,29 +94,24 @@ function rounded(low, high, count) {
 }
 
 function decades(low, high, count) {
-  const first = Math.floor(Math.log10(low));
-  const last = Math.floor(Math.log10(high));
-  for (const [mantissas, stride] of [[[1, 1.5, 2, 3, 5, 7], 1], [[1, 2, 5], 1], [[1, 3], 1], ...[1, 2, 5, 10, 20, 50, 100].map((n) => [[1], n])]) {
-    const found = [];
-    for (let power = first; power <= last; power += 1) {
-      if (power % stride !== 0) continue;
-      for (const mantissa of mantissas) {
-        const value = Number(`${mantissa}e${power}`);
-        if (value >= low && value <= high) found.push(value);
-      }
-    }
-    if (found.length <= count) return found;
-  }
-  return [];
+  const [first, last] = [low, high].map((end) => Math.floor(Math.log10(end)));
+  const powers = Array.from({ length: last - first + 1 }, (_, index) => first + index);
+  const strides = [1, 2, 5, 10, 20, 50, 100].map((stride) => [[1], stride]);
+  return [[[1, 1.5, 2, 3, 5, 7], 1], [[1, 2, 5], 1], [[1, 3], 1], ...strides]
+    .map(([mantissas, stride]) => powers.filter((power) => power % stride === 0)
+      .flatMap((power) => mantissas.map((mantissa) => Number(`${mantissa}e${power}`)))
+      .filter((value) => value >= low && value <= high))
+    .find((found) => found.length <= count) ?? [];
 }
 
-// The scale for some landscapes together, each with one of its metrics, then the ends that the user gave. The rule that
-// joins scales is that of joint_scale in landscape/scales/landscape_scale.py.
-function scaleFor(pairs, { scale, low, high }) {
-  const suggested = (kind) => pairs.map(([landscape, metric]) => landscape.scales[metric]?.[kind]).filter(Boolean);
+// The scale for some cards together, then the ends that the user gave. The rule that joins scales is that of joint_scale in
+// landscape/scales/landscape_scale.py.
+function scaleFor(cards, { scale, low, high }) {
+  const suggested = (kind) => cards.map(({ landscape, metric }) => landscape.scales[metric]?.[kind]).filter(Boolean);
   const found = suggested(scale).length ? suggested(scale) : suggested("auto");
-  if (!found.length) return new Scale("linear", NaN, NaN);
-  const [least, most] = [(name) => Math.min(...found.map((item) => item[name])), (name) => Math.max(...found.map((item) => item[name]))];
+  if (!found.length) return new Scale({ kind: "linear", low: NaN, high: NaN });
+  const most = (name) => Math.max(...found.map((item) => item[name]));
+  const least = (name) => Math.min(...found.map((item) => item[name]));
   const ends = { low: least("low"), high: most("high"), bottom: least("bottom"), top: most("top") };
   const kinds = new Set(found.map((item) => item.kind));
   let kind = kinds.size === 1 ? found[0].kind : kinds.has("symlog") ? "symlog" : ends.low > 0 ? "log" : "linear";
@@ -123,26 +119,26 @@ function scaleFor(pairs, { scale, low, high }) {
   const decade = ends.low > 0 && ends.high > 10 * ends.low;
   if (found.length > 1 && scale === "auto" && kind === "linear" && decade && !share) kind = "log";
   const given = (value) => value !== null && !(kind === "log" && value <= 0);
+  if (found.length === 1 && !given(low) && !given(high)) return new Scale(found[0]);
   if (given(low)) ends.low = ends.bottom = low;
   if (given(high)) ends.high = ends.top = high;
   if (ends.high < ends.low) ends.high = ends.top = ends.low;
-  const own = found.length === 1 && !given(low) && !given(high) ? { levels: found[0].levels, texts: found[0].texts } : {};
-  const { bottom, top } = ends;
-  return new Scale(kind, ends.low, ends.high, { threshold: least("threshold"), bottom, top, ...own });
+  return new Scale({ kind, threshold: least("threshold"), ...ends });
 }
 
 // Red, green and blue of a colour that is written as "#rrggbb" or "rgb(r,g,b)".
-function channels(text) {
-  return text[0] === "#" ? [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16)) : text.match(/\d+/g).map(Number);
-}
+const channels = (text) =>
+  text[0] === "#" ? [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16)) : text.match(/\d+/g).map(Number);
+
+const rgb = (values) => `rgb(${values.map(Math.round).join(",")})`;
 
 // The part of a colour scale between two heights, given the heights of the whole: the same height keeps its colour.
 function partOf(colours, [low, high], [bottom, top]) {
   const stops = colours.map(([, text]) => channels(text));
-  const at = (height) => {
+  return Array.from({ length: 33 }, (_, index) => {
+    const height = low + ((high - low) * index) / 32;
     const place = clamp((height - bottom) / (top - bottom), 0, 1) * (colours.length - 1);
     const first = Math.min(Math.floor(place), colours.length - 2);
-    return `rgb(${stops[first].map((value, index) => Math.round(value + (place - first) * (stops[first + 1][index] - value))).join(",")})`;
-  };
-  return Array.from({ length: 33 }, (_, index) => [index / 32, at(low + ((high - low) * index) / 32)]);
+    return [index / 32, rgb(stops[first].map((value, channel) => value + (place - first) * (stops[first + 1][channel] - value)))];
+  });
 }

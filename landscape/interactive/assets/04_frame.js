@@ -4,19 +4,23 @@
 const CONTOUR_PIXELS = 260;
 const CELL_PIXELS = 560;
 
+const PLAIN = [[1, 0], [0, 1]];
+
+// Coordinates by a matrix that leaves the direction of x as it is.
+const mapped = ([[along, shear], [, across]], x, y) => [along * x + shear * y, across * y];
+
 class Frame {
   // The matrix takes (x, y) to the picture's coordinates; null leaves them as they are.
   // The box has the proportions of a surface, and each camera is counted from the surface's middle in units of the box.
   constructor(fields, aspect) {
-    Object.assign(this, fields, { aspect, matrix: fields.matrix ?? [[1, 0], [0, 1]], toScale: fields.matrix !== null });
+    Object.assign(this, fields, { aspect, matrix: fields.matrix ?? PLAIN, toScale: fields.matrix !== null });
     this.oblique = this.matrix[0][1] !== 0;
     // What stands at the axes of a surface's floor, where there is little room.
     this.floor = this.toScale ? ["distance along x", this.oblique ? "distance across x" : "distance along y"] : ["x", "y"];
   }
 
   place(x, y) {
-    const [[along, shear], [, across]] = this.matrix;
-    return [along * x + shear * y, across * y];
+    return mapped(this.matrix, x, y);
   }
 
   // The plane's coordinates of a place in the picture.
@@ -61,14 +65,16 @@ class Frame {
     const [u, v] = [[left, right, steps[0]], [bottom, top, steps[1]]].map(([low, high, count]) =>
       Array.from({ length: count + 1 }, (_, index) => low + ((high - low) * index) / count));
     const values = Float64Array.from(rows.flatMap((row) => Array.from(row, (value) => value ?? NaN)));
-    const [[xLow, xHigh], [yLow, yHigh]] = ends;
-    const near = (value, low, high) => (value < low && value > low - 1e-9 * (high - low) ? low : value > high && value < high + 1e-9 * (high - low) ? high : value);
     const read = (across, up) => {
-      const [atX, atY] = [near(across, xLow, xHigh), near(up, yLow, yHigh)];
+      // A place on the border may lie a little beyond it.
+      const [atX, atY] = this.back(across, up).map((value, axis) => {
+        const inside = clamp(value, ...ends[axis]);
+        return Math.abs(value - inside) < 1e-9 * (ends[axis][1] - ends[axis][0]) ? inside : NaN;
+      });
       if (how === "between") return bilinear(x, y, values, atX, atY);
-      return atX >= xLow && atX <= xHigh && atY >= yLow && atY <= yHigh ? values[nearest(y, atY) * x.length + nearest(x, atX)] : NaN;
+      return Number.isNaN(atX + atY) ? NaN : values[nearest(y, atY) * x.length + nearest(x, atX)];
     };
-    return { x: u, y: v, z: v.map((up) => u.map((across) => { const value = read(...this.back(across, up)); return Number.isNaN(value) ? null : value; })) };
+    return { x: u, y: v, z: v.map((up) => finite(u.map((across) => read(across, up)))) };
   }
 
   // A grid's points for a surface, which may be a parallelogram.

@@ -8,6 +8,7 @@ class Landscape {
     Object.assign(this, fields);
     [this.columns, this.rows] = [this.x.length, this.y.length];
     this.thin = this.rows < 2 || this.columns < 2;
+    this.times = this.checkpoints?.times;
     // The rows of each run's path; rows of different runs are never joined.
     this.paths = this.checkpoints?.paths ?? [];
     // The longest path.
@@ -21,8 +22,7 @@ class Landscape {
 
   // How far two points lie apart in weight space, or in coordinates where the directions' lengths are not known.
   distance(x0, y0, x1, y1) {
-    const [[along, shear], [, across]] = this.geometry ?? [[1, 0], [0, 1]];
-    return Math.hypot(along * (x1 - x0) + shear * (y1 - y0), across * (y1 - y0));
+    return Math.hypot(...mapped(this.geometry ?? PLAIN, x1 - x0, y1 - y0));
   }
 
   // How far each run has come at a step: its rows until then, at least its first. A run that has ended waits at its end.
@@ -50,6 +50,11 @@ class Landscape {
     return this.metrics[metric] ?? new Float64Array(this.columns * this.rows).fill(NaN);
   }
 
+  // A value between the points, interpolated bilinearly.
+  between(metric, x, y) {
+    return bilinear(this.x, this.y, this.values(metric), x, y);
+  }
+
   // The values by row, drawn on a scale, for Plotly.
   drawn(metric, scale) {
     const heights = this.values(metric).map((value) => scale.drawn(value));
@@ -71,8 +76,13 @@ class Landscape {
     return metrics[this.names[metric]?.standard_error];
   }
 
+  // The points that have a status, by their indices.
+  at(status) {
+    return [...this.status.keys()].filter((index) => this.status[index] === status);
+  }
+
   count(status) {
-    return this.status.reduce((total, each) => total + (each === status ? 1 : 0), 0);
+    return this.at(status).length;
   }
 
   // Whether dots on the map tell what was measured from what was interpolated; too many would hide it.
@@ -82,17 +92,15 @@ class Landscape {
 
   // What pictures show at a pending point: the value of the measured point whose coarse cell covers it. NaN elsewhere.
   coarse(index, metric) {
-    const point = this.cover ? this.cover[index] : -1;
-    const value = point < 0 ? NaN : this.values(metric)[point];
+    const value = this.cover ? this.values(metric)[this.cover[index]] : NaN;
     return Number.isFinite(value) ? value : NaN;
   }
 
   // The measured points, where they are fewer than the coarse cells and not too many for a dot each.
   marked(metric) {
     if (!this.cover) return [];
-    const values = this.values(metric);
-    const found = [...this.status.keys()].filter((index) => this.status[index] === MEASURED && Number.isFinite(values[index]));
-    const coarse = this.status.reduce((total, _, index) => total + (Number.isNaN(this.coarse(index, metric)) ? 0 : 1), 0);
+    const found = this.at(MEASURED).filter((index) => Number.isFinite(this.values(metric)[index]));
+    const coarse = this.status.filter((_, index) => Number.isFinite(this.coarse(index, metric))).length;
     return found.length < coarse && found.length <= MOST_DOTS ? found : [];
   }
 
@@ -116,35 +124,16 @@ class Landscape {
 }
 
 // A landscape from the page's JSON.
-function readLandscape(content) {
-  const { checkpoints: path, origin } = content;
-  const decoded = (texts) => mapping(Object.entries(texts).map(([name, text]) => [name, doubles(text)]));
-  const isLine = content.y === null;
-  const checkpoints = path && {
-    ...path,
-    x: doubles(path.x),
-    y: isLine ? new Float64Array(path.number.length) : doubles(path.y),
-    residual: doubles(path.residual),
-    metrics: decoded(path.metrics),
-    projected: decoded(path.projected),
-    status: bytes(path.status),
-  };
-  return new Landscape({
-    ...content,
-    isLine,
-    checkpoints,
-    x: doubles(content.x),
-    y: isLine ? Float64Array.of(0) : doubles(content.y),
-    status: bytes(content.status),
-    cover: content.cover && integers(content.cover),
-    metrics: decoded(content.metrics),
-    frames: Object.fromEntries(Object.entries(content.frames).map(([aspect, frame]) => [aspect, new Frame(frame, aspect)])),
-    origin: { ...origin, metrics: decoded(origin.metrics) },
-  });
-}
+const readLandscape = ({ checkpoints: path, y, frames, ...content }) => new Landscape({
+  ...content,
+  isLine: !y,
+  y: y ?? Float64Array.of(0),
+  checkpoints: path && { ...path, y: path.y ?? new Float64Array(path.number.length) },
+  frames: Object.fromEntries(Object.entries(frames).map(([aspect, frame]) => [aspect, new Frame(frame, aspect)])),
+});
 
-// First minus second: all metrics of two landscapes, or two metrics of one. A point counts as measured where it is so in both.
-function differenceOf(first, second, { metrics, scales, cover, plateaus, note, estimate }) {
+// First minus second: all metrics of two landscapes, or two metrics of one, which are known at the same points.
+function differenceOf(first, second, { metrics, scales, plateaus, note, estimate, ...points }) {
   const parts = metrics ? metrics.map((metric) => first.text(metric)) : [first.name, second.name];
   const title = parts.join(" \u2212 ");
   const shared = Object.keys(first.metrics).filter((name) => name in second.metrics && !first.names[name].is_error);
@@ -152,21 +141,14 @@ function differenceOf(first, second, { metrics, scales, cover, plateaus, note, e
   // Two metrics of one landscape are a metric of their own.
   const own = (values) => (metrics ? mapping([[title, Object.values(values)[0]]]) : values);
   return new Landscape({
-    ...first, title, note, checkpoints: null, isDifference: true, only: metrics ? title : null,
+    ...first, ...points, title, note, checkpoints: null, isDifference: true, only: metrics ? title : null,
     name: ["difference", ...parts].join("_"),
     scales: own(scales),
     plateaus: own(plateaus),
     facts: [["difference", title], ...(metrics ? [["landscape", first.title]] : [["first", first.title], ["second", second.title]])],
-    // Both metrics of one landscape are known at the same points.
-    cover: metrics ? first.cover : cover && integers(cover),
-    status: first.status.map((status, index) => jointStatus(status, second.status[index])),
     names: metrics ? mapping([]) : first.names,
     metrics: mapping(pairs.map(([name, one, two]) => [name, first.metrics[one].map((value, index) => value - second.metrics[two][index])])),
     estimates: mapping(pairs.map(([name]) => [name, estimate])),
     origin: { x: 0, y: 0, metrics: {}, status: PENDING, label: "origin", named: false },
   });
-}
-
-function jointStatus(first, second) {
-  return [FAILED, PENDING, INTERPOLATED].find((status) => first === status || second === status) ?? MEASURED;
 }

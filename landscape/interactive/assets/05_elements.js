@@ -1,68 +1,77 @@
 // Elements of the page. Text from files only ever becomes textContent.
 
-function element(tag, options = {}, ...children) {
-  const { text, on, ...attributes } = options;
-  const found = document.createElement(tag);
+function filled(found, { text = "", on = {}, ...attributes }, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === true) found.setAttribute(name, "");
-    else if (value !== false && value !== null && value !== undefined) found.setAttribute(name, value);
+    if ((value ?? false) !== false) found.setAttribute(name, value === true ? "" : value);
   }
-  if (text !== undefined) found.textContent = text;
-  for (const [name, listener] of Object.entries(on ?? {})) found.addEventListener(name, listener);
-  found.append(...children.filter((child) => child !== null));
+  for (const [name, listener] of Object.entries(on)) found.addEventListener(name, listener);
+  found.append(...(text === "" ? [] : [text]), ...children);
   return found;
 }
 
-function button(text, label, act, options = {}) {
-  return element("button", { type: "button", "aria-label": label, title: label, text, on: { click: act }, ...options });
+// "p.note" is a paragraph of the class "note".
+function element(kind, options = {}, ...children) {
+  const [tag, ...classes] = kind.split(".");
+  return filled(document.createElement(tag), { class: classes.join(" ") || null, ...options }, children);
 }
 
-function relabel(found, text, label) {
-  found.textContent = text;
-  found.setAttribute("aria-label", label);
-  found.title = label;
-}
+const vectorElement = (tag, attributes, ...children) =>
+  filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-function labelled(text, control) {
-  return element("label", { class: "control" }, element("span", { text }), control);
-}
+const relabel = (found, text, label) => Object.assign(found, { textContent: text, ariaLabel: label, title: label });
+
+const button = (text, label, act, options = {}) =>
+  relabel(element("button", { type: "button", on: { click: act }, ...options }), text, label);
+
+const labelled = (text, control) => element("label.control", {}, element("span", { text }), control);
 
 // Options are [value, text], or [label of a group, [options]].
-function select(options, chosen, change, attributes = {}) {
-  const found = element("select", { ...attributes, on: { change: () => change(found.value) } });
-  const made = ([value, text]) => (Array.isArray(text) ? element("optgroup", { label: value }, ...text.map(made)) : element("option", { value, text, selected: value === chosen }));
-  found.append(...options.map(made));
-  return found;
+const optionsOf = (options, chosen) => options.map(([value, text]) => (Array.isArray(text)
+  ? element("optgroup", { label: value }, ...optionsOf(text, chosen))
+  : element("option", { value, text, selected: value === chosen })));
+
+// What saves a view.
+const pictureButtons = (what, act, more = "") => [["PNG", ""], ["SVG", more]].map(([format, note]) =>
+  button(format, `Download ${what} as ${format}${note}`, () => act(format.toLowerCase())));
+
+let plotFrames = 0;
+
+// A plot in its frame, with a text that screen readers read with it. Keys reach a plot that is an application.
+function plotFrame(kind, byKeys) {
+  plotFrames += 1;
+  const spoken = element("p.spoken", { id: `spoken-${plotFrames}` });
+  const role = byKeys ? { tabindex: 0, role: "application" } : { role: "group" };
+  const plot = element(`div.plot.${kind}`, { ...role, "aria-describedby": spoken.id });
+  return { plot, spoken, frame: element("div.frame", {}, plot, spoken) };
 }
 
 // Plotly reads a little HTML and TeX in its texts; what stands for itself must be written as entities.
-function plotText(text) {
-  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll("$", "&#36;");
-}
+const plotText = (text) =>
+  text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll("$", "&#36;");
 
-// How far to the right and upwards an arrow key goes.
-function arrowWay(key) {
-  return { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1] }[key] ?? [0, 0];
+// How far to the right and upwards an arrow key goes, which then does nothing else.
+function arrowWay(event) {
+  const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1] }[event.key];
+  if (way) event.preventDefault();
+  return way ?? [0, 0];
 }
 
 function save(content, name) {
   const address = URL.createObjectURL(content);
-  const link = element("a", { href: address, download: name });
-  document.body.append(link);
-  link.click();
-  link.remove();
+  element("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 60000);
 }
 
+// A colour of the style sheet, light or dark.
 function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  document.head.style.color = `var(--${name})`;
+  return getComputedStyle(document.head).color;
 }
 
 // Runs the newest call only, one at a time: a slow machine then skips frames instead of falling behind.
 function newestOnly(run) {
-  let waiting = null;
-  let busy = false;
-  return async function call(...parameters) {
+  let [waiting, busy] = [null, false];
+  return async (...parameters) => {
     waiting = parameters;
     if (busy) return;
     busy = true;
@@ -71,7 +80,7 @@ function newestOnly(run) {
         const now = waiting;
         waiting = null;
         await run(...now);
-        await new Promise((resolve) => requestAnimationFrame(resolve));
+        await new Promise(requestAnimationFrame);
       }
     } finally {
       busy = false;
@@ -92,65 +101,52 @@ const TOUCH = matchMedia("(hover: none)").matches;
 const MAP_BUTTONS = [["zoom2d", "pan2d", "resetScale2d"]];
 const SURFACE_BUTTONS = ["tableRotation", "pan3d", "zoom3d"];
 
-function config(buttons) {
-  return {
-    displaylogo: false, responsive: true, displayModeBar: TOUCH ? false : "hover", showTips: false, doubleClick: "reset",
-    modeBarButtons: buttons, plotlyServerURL: "", showLink: false, showSendToCloud: false,
-  };
-}
+const config = (buttons) => ({
+  displaylogo: false, responsive: true, displayModeBar: TOUCH ? false : "hover", showTips: false, doubleClick: "reset",
+  modeBarButtons: buttons, plotlyServerURL: "", showLink: false, showSendToCloud: false,
+});
 
 function axisStyle() {
-  return { color: colour("text"), gridcolor: colour("line"), zerolinecolor: colour("line-strong"), linecolor: colour("line-strong") };
+  const [strong, gridcolor] = [colour("line-strong"), colour("line")];
+  return { color: colour("text"), gridcolor, zerolinecolor: strong, linecolor: strong };
 }
 
 // Of a map or a curve.
-function flatAxis() {
-  return { ...axisStyle(), zeroline: false, ticks: "outside", ticklen: 4, tickcolor: colour("line-strong") };
-}
+const flatAxis = () =>
+  ({ ...axisStyle(), zeroline: false, ticks: "outside", ticklen: 4, tickcolor: colour("line-strong") });
 
 // A trace of marks, and one of lines; what "more" says comes last.
-function marks(name, places, marker, more = {}) {
-  return { name, type: "scatter", mode: "markers", hoverinfo: "none", ...places, marker, ...more };
-}
+const marks = (name, places, marker, more = {}) =>
+  ({ name, type: "scatter", mode: "markers", hoverinfo: "none", ...places, marker, ...more });
 
-function strokes(name, places, line, more = {}) {
-  return { name, type: "scatter", mode: "lines", hoverinfo: "skip", connectgaps: false, ...places, line, ...more };
-}
+const strokes = (name, places, line, more = {}) =>
+  ({ name, type: "scatter", mode: "lines", hoverinfo: "skip", connectgaps: false, ...places, line, ...more });
 
 const IN_SPACE = { type: "scatter3d" };
 const SILENT = { hoverinfo: "skip" };
 const EDGE = { color: "#1a1a1a", width: 1 };
 
 // The places of some checkpoints; null is a gap.
-function placesOf(path, rows) {
-  return { x: rows.map((row) => (row === null ? null : path.x[row])), y: rows.map((row) => (row === null ? null : path.y[row])) };
-}
+const placesOf = (path, rows) => ({ x: rows.map((row) => path.x[row] ?? null), y: rows.map((row) => path.y[row] ?? null) });
 
-// The shapes that matplotlib's pictures have, in their order.
-const SHAPES = ["diamond", "triangle-up", "triangle-down", "cross", "x", "hexagon"];
+// Where a checkpoint lies on the plane.
+const footOf = (path, metric, row) => ({ x: path.x[row], y: path.y[row], value: path.projected[metric]?.[row] ?? NaN });
 
-function networkMarker(landscape, size) {
-  return { size, symbol: landscape.networks.map((_, index) => SHAPES[index % SHAPES.length]), color: "#ffffff", line: EDGE };
-}
+const networkMarker = ({ checkpoints }, size) => ({ size, symbol: checkpoints?.symbols ?? [], color: "#ffffff", line: EDGE });
 
-function originMarker() {
-  return { size: 12, symbol: "star", color: colour("origin"), line: EDGE };
-}
+const originMarker = () => ({ size: 12, symbol: "star", color: colour("origin"), line: EDGE });
 
 // The origin's own value; a difference has none.
-function originValue({ origin, isDifference }, metric) {
-  return origin.status === MEASURED && !isDifference ? origin.metrics[metric]?.[0] ?? NaN : NaN;
-}
+const originValue = ({ origin, isDifference }, metric) =>
+  origin.status === MEASURED && !isDifference ? origin.metrics[metric]?.[0] ?? NaN : NaN;
 
-function baseLayout() {
-  return {
-    autosize: true,
-    paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)",
-    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("text") },
-    showlegend: false,
-    hovermode: "closest",
-    uirevision: "kept",
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("muted"), activecolor: colour("accent") },
-  };
-}
+const CLEAR = "rgba(0,0,0,0)";
+
+const baseLayout = () => ({
+  autosize: true, paper_bgcolor: CLEAR, plot_bgcolor: CLEAR, showlegend: false, hovermode: "closest", uirevision: "kept",
+  font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("text") },
+  modebar: { bgcolor: CLEAR, color: colour("muted"), activecolor: colour("accent") },
+});
+
+// The title of an axis or a colour bar.
+const titled = (text, more = {}) => ({ text, font: { size: 12 }, ...more });

@@ -2,9 +2,8 @@
 // has found (landscape/interactive/timed_paths.py); short paths have one colour, and a dot at every checkpoint.
 
 // The pieces of a path on the map, each of one colour, and its arrowheads.
-function timedLines(landscape, frame, run) {
-  const path = frame.placed(landscape.checkpoints);
-  const { times, paths } = landscape.checkpoints;
+function timedLines(path, frame, run) {
+  const { times, paths } = path;
   const [rows, colours] = [paths[run], times.colours[run]];
   const lines = times.pieces[run].map(([first, last]) => {
     const line = { color: colours[(first + last) >> 1], width: 3.2 };
@@ -21,66 +20,45 @@ function timedLines(landscape, frame, run) {
 const LEAST_NUMBERED = 400;
 
 function pathNumbers(landscape, frame, width) {
-  const { times, number } = landscape.checkpoints;
   const path = frame.placed(landscape.checkpoints);
-  const found = width < LEAST_NUMBERED ? [] : times.numbers[frame.aspect];
+  const found = path?.times && width >= LEAST_NUMBERED ? path.times.numbers[frame.aspect] : [];
   return found.map(([row, right, up]) => ({
-    name: "number", x: path.x[row], y: path.y[row], text: String(number[row]), showarrow: false, xshift: right, yshift: up,
+    name: "number", x: path.x[row], y: path.y[row], text: String(path.number[row]), showarrow: false, xshift: right, yshift: up,
     xanchor: "center", yanchor: "middle", borderpad: 0, font: { color: "#ffffff", size: 11, shadow: "auto" },
   }));
 }
 
 // Under the map, a bar for each run's hue; the last one has the numbers. (Plotly cannot draw a level bar whose labels are off.)
-function timeBars(times) {
-  return times.ramps.map((ramp, run) => {
-    const last = run === times.ramps.length - 1;
-    return marks("time bar", { x: [null], y: [null] }, {
-      color: [times.low], cmin: times.low, cmax: times.high, showscale: true, colorscale: ramp.map((each, index) => [index / (ramp.length - 1), each]),
-      colorbar: {
-        orientation: "h", x: 0.5, len: 0.7, y: 0, yref: "container", yanchor: "bottom", thickness: 7, outlinewidth: 0.5, xpad: 0,
-        ypad: 8 + (times.ramps.length - 1 - run) * 8 + (last ? 0 : 39), nticks: 6, ...(last ? {} : { tickvals: [] }), ticks: last ? "outside" : "", ticklen: 3,
-        tickfont: { size: 11 }, title: { text: last ? plotText(times.label) : "", side: "bottom", font: { size: 11 } },
-      },
-    }, SILENT);
-  });
-}
+const timeBars = (times) => times.ramps.map((ramp, run) => {
+  const below = times.ramps.length - 1 - run;
+  const numbers = below ? { ypad: 47 + 8 * below, ticks: "", tickvals: [] } : { ypad: 8, ticks: "outside" };
+  return marks("time bar", { x: [null], y: [null] }, {
+    color: [times.low], cmin: times.low, cmax: times.high, showscale: true, colorscale: ramp,
+    colorbar: {
+      orientation: "h", x: 0.5, len: 0.7, y: 0, yref: "container", yanchor: "bottom", thickness: 7, outlinewidth: 0.5, xpad: 0,
+      nticks: 6, ticklen: 3, tickfont: { size: 11 }, ...numbers, title: { text: below ? "" : plotText(times.label), side: "bottom", font: { size: 11 } },
+    },
+  }, SILENT);
+});
 
 // The colour of a run as a whole.
-function hue(landscape, run, first) {
-  return landscape.checkpoints?.times?.ramps[run][2] ?? runColour(run, first);
-}
+const hue = (landscape, run, first) => landscape.times?.ramps[run][2][1] ?? runColour(run, first);
 
 // How much higher a map is with the bars.
-function timeBarHeight(times) {
-  return times ? 48 + 8 * times.ramps.length : 0;
-}
+const timeBarHeight = (times) => times ? 48 + 8 * times.ramps.length : 0;
 
 // The sizes of a path's marks: nothing where a dot would touch another.
-function dotSizes(landscape, frame, run, size) {
-  const { times, paths } = landscape.checkpoints;
-  if (!times) return size;
-  const dots = new Set(times.drawn[frame.aspect][run].dots);
-  return paths[run].map((row) => (dots.has(row) ? size : 0));
+function dotSizes({ times, paths }, frame, run, size) {
+  const dots = new Set(times?.drawn[frame.aspect][run].dots);
+  return times ? paths[run].map((row) => (dots.has(row) ? size : 0)) : size;
 }
 
 // On the surface an arrowhead is a chevron, whose three points lie at the height of the path.
-function chevrons(landscape, metric, scale, lift, frame) {
-  const { times } = landscape.checkpoints;
-  const [x, y, z, colours] = [[], [], [], []];
-  for (const [run, { arrows, chevrons: each }] of times.drawn[frame.aspect].entries()) {
-    for (const [index, points] of each.entries()) {
-      for (const [across, up] of points) {
-        x.push(across);
-        y.push(up);
-        z.push(scale.drawn(bilinear(landscape.x, landscape.y, landscape.values(metric), across, up)) + lift);
-        colours.push(times.colours[run][Math.round(arrows[index][0])]);
-      }
-      for (const list of [x, y, z]) list.push(null);
-      colours.push("#ffffff");
-    }
-  }
-  return strokes("arrows", frame.placed({ x, y, z }), { color: colours, width: 6 }, IN_SPACE);
-}
+const chevrons = ({ landscape, metric, scale, frame }, times, lift) =>
+  times.drawn[frame.aspect].flatMap(({ arrows, chevrons: each }, run) => each.flatMap((points, index) => {
+    const own = times.colours[run][Math.round(arrows[index][0])];
+    return [...points.map(([x, y]) => [x, y, scale.drawn(landscape.between(metric, x, y)) + lift, own]), [null, null, null, "#ffffff"]];
+  }));
 
 // How many pieces of a path between two checkpoints follow the surface.
 function piecesBetween(landscape, from, to) {

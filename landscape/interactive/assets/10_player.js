@@ -6,11 +6,11 @@ class Player {
   // `moved` hears of every step, `led` of those that the reader takes.
   constructor(landscape, moved, led) {
     Object.assign(this, { moved, led, timer: null });
-    this.button = button("", "Play the path", () => this.toggle(), { class: "play" });
+    this.button = button("\u25b6", "Play the path", () => this.toggle(), { class: "play" });
     this.slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => this.lead(Number(this.slider.value)) } });
-    this.label = element("output", { class: "step" });
-    this.facts = element("div", { class: "facts" });
-    this.box = element("div", { class: "player" }, this.button, this.slider, this.label, this.facts);
+    this.label = element("output.step");
+    this.facts = element("div.facts");
+    this.box = element("div.player", {}, this.button, this.slider, this.label, this.facts);
     this.setLandscape(landscape);
   }
 
@@ -23,16 +23,13 @@ class Player {
     this.landscape = landscape;
     this.box.hidden = !landscape.walked.length;
     if (this.box.hidden) return;
-    const stays = before?.steps.length === landscape.steps.length;
-    this.slider.max = this.last;
-    this.slider.disabled = this.last === 0;
-    this.go(stays ? this.step : this.last);
-    this.showButton();
+    Object.assign(this.slider, { max: this.last, disabled: this.last === 0 });
+    this.go(before?.steps.length === landscape.steps.length ? this.step : this.last);
   }
 
   // Goes to a step, and other players with it.
   lead(step) {
-    this.label.setAttribute("aria-live", "polite");
+    this.label.ariaLive = "polite";
     this.go(step);
     this.led();
   }
@@ -41,7 +38,7 @@ class Player {
   follow(number) {
     this.stop();
     // What the reader moves is spoken once.
-    this.label.setAttribute("aria-live", "off");
+    this.label.ariaLive = "off";
     const step = Math.max(this.landscape.steps.findLastIndex((own) => own <= number), 0);
     if (step !== this.step) this.go(step);
   }
@@ -63,22 +60,16 @@ class Player {
     if (this.timer !== null) return this.stop();
     // Where others play, this one takes over.
     this.lead(this.step === this.last ? 0 : this.step);
-    const pause = clamp(WALK_MILLISECONDS / (this.last + 1), 40, 500);
     this.timer = setInterval(() => {
       if (this.step < this.last) this.lead(this.step + 1);
       if (this.step >= this.last) this.stop();
-    }, pause);
-    return this.showButton();
+    }, clamp(WALK_MILLISECONDS / (this.last + 1), 40, 500));
+    return relabel(this.button, "\u275a\u275a", "Pause");
   }
 
   stop() {
     clearInterval(this.timer);
     this.timer = null;
-    this.showButton();
-  }
-
-  showButton() {
-    const playing = this.timer !== null;
-    relabel(this.button, playing ? "\u275a\u275a" : "\u25b6", playing ? "Pause" : "Play the path");
+    relabel(this.button, "\u25b6", "Play the path");
   }
 }

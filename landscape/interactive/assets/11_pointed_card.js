@@ -9,26 +9,26 @@ class PointedCard {
   hovered(plot, event) {
     const [point] = event.points;
     const { landscape, metric } = this;
-    const name = point.data.name.replace(" behind", "");
+    const { data: { customdata, ...trace }, pointNumber: at } = point;
+    const name = trace.name.replace(" behind", "");
     if (name === "profile") {
-      this.mark = this.points[point.pointNumber];
-      this.page.tooltip.show(this.betweenFacts(this.mark), event.event);
-    } else if (name.startsWith("path") || name === "networks" || name === "own" || name === "current") {
-      const row = name === "current" ? landscape.come(this.player.step)[point.pointNumber].at(-1) : point.data.customdata[point.pointNumber];
-      const path = landscape.checkpoints;
-      this.mark = { x: path.x[row], y: path.y[row], value: path.projected[metric]?.[row] };
+      this.mark = this.points[at];
+      this.page.tooltip.show(betweenFacts(this, this.mark), event.event);
+    } else if (name.startsWith("path") || ["networks", "own", "current"].includes(name)) {
+      const row = name === "current" ? this.come[at].at(-1) : customdata[at];
+      this.mark = footOf(landscape.checkpoints, metric, row);
       this.say(checkpointFacts(landscape, row), event.event);
     } else if (name === "origin") {
       const { x, y, metrics } = landscape.origin;
       this.mark = { x, y, value: metrics[metric]?.[0] };
       this.say(originFacts(landscape), event.event);
     } else {
-      const [x, y] = this.coordinates(point);
-      if (!this.holds(x, y)) return this.left();
-      this.mark = this.gridPoint(x, y);
-      this.say(this.pointFacts(this.mark), event.event);
+      const place = this.placeOf(point);
+      if (!place) return this.left();
+      this.mark = this.gridPoint(place);
+      this.say(pointFacts(this, this.mark), event.event);
     }
-    this.page.comparison.point(this, this.mark);
+    this.comparison.point(this, this.mark);
     return this.moveMark(this.mark, plot);
   }
 
@@ -39,43 +39,31 @@ class PointedCard {
     const there = place && cell(landscape.x, place.x) && (landscape.isLine || cell(landscape.y, place.y));
     this.linked = there ? this.placeAt(place) : null;
     // What the reader points at is spoken once.
-    this.readout.setAttribute("aria-live", this.linked ? "off" : "polite");
-    this.say(this.linked?.facts ?? (this.selected ? this.pointFacts(this.selected) : []));
+    this.readout.ariaLive = this.linked ? "off" : "polite";
+    this.say(this.linked?.facts ?? (this.selected ? pointFacts(this, this.selected) : []));
     this.moveMark(this.pointed);
   }
 
   // A grid point, or a place between grid points, where the value is interpolated.
   placeAt({ x, y }) {
     const { landscape } = this;
-    const near = this.gridPoint(x, y);
-    if (near.x === x && (landscape.isLine || near.y === y)) return { ...near, facts: this.pointFacts(near) };
-    const value = bilinear(landscape.x, landscape.y, landscape.values(this.metric), x, landscape.isLine ? 0 : y);
-    return { x, y, value, facts: this.betweenFacts({ x, y, value }) };
+    const near = this.gridPoint({ x, y });
+    if (near.x === x && (landscape.isLine || near.y === y)) return { ...near, facts: pointFacts(this, near) };
+    const place = { x, y, value: landscape.between(this.metric, x, landscape.isLine ? 0 : y) };
+    return { ...place, facts: betweenFacts(this, place) };
   }
 
-  betweenFacts({ x, y, value }) {
-    const { landscape } = this;
-    return [...coordinateFacts(landscape, x, y), [`${landscape.text(this.metric)} (interpolated)`, shortText(value)]];
-  }
-
-  pointFacts({ row, column }) {
-    return pointFacts(this.landscape, this.metric, row, column);
-  }
-
-  // The plane's coordinates of a point that Plotly reports; a line's points have no y.
-  coordinates(point) {
-    return this.landscape.isLine ? [point.x, point.y] : this.frame.back(point.x, point.y);
-  }
-
-  // Whether a place belongs to the cell of a grid point; beside an oblique plane the map is empty.
-  holds(x, y) {
-    const { landscape } = this;
-    if (landscape.isLine || !this.frame.oblique) return true;
-    return [[x, edges(landscape.x)], [y, edges(landscape.y)]].every(([value, [low, high]]) => value >= low && value <= high);
+  // Where on the plane a point is that Plotly reports; nowhere beside an oblique plane, where the map is empty.
+  placeOf({ x: across, y: up }) {
+    const { landscape, frame } = this;
+    if (landscape.isLine) return { x: across, y: up };
+    const [x, y] = frame.back(across, up);
+    const inside = clamp(x, ...edges(landscape.x)) === x && clamp(y, ...edges(landscape.y)) === y;
+    return inside || !frame.oblique ? { x, y } : null;
   }
 
   // The grid point that is nearest to a place; a line's points have no y.
-  gridPoint(x, y) {
+  gridPoint({ x, y }) {
     const { landscape } = this;
     const column = nearest(landscape.x, x);
     const row = landscape.isLine ? 0 : nearest(landscape.y, y);
@@ -92,50 +80,50 @@ class PointedCard {
     this.page.tooltip.hide();
     if (this.selected) this.select(this.selected);
     else {
-      this.page.comparison.point(this, null);
+      this.comparison.point(this, null);
       this.moveMark(this.pointed);
     }
   }
 
   clicked(event) {
-    const point = event.points[0];
-    const { landscape } = this;
+    const [point] = event.points;
+    const { paths, steps, walked, checkpoints } = this.landscape;
     const row = point.data.name.startsWith("path") ? point.data.customdata[point.pointNumber] : -1;
-    const step = landscape.paths.length > 1 ? landscape.steps.indexOf(landscape.checkpoints?.number[row]) : landscape.walked.indexOf(row);
+    const step = paths.length > 1 ? steps.indexOf(checkpoints.number[row]) : walked.indexOf(row);
+    const place = this.placeOf(point);
     if (step >= 0) this.player.lead(step);
-    else if (point.data.name !== "profile") {
-      const [x, y] = this.coordinates(point);
-      if (this.holds(x, y)) this.select({ x, y });
-    }
+    else if (point.data.name !== "profile" && place) this.select(place);
   }
 
-  select(point) {
-    this.selected = this.gridPoint(point.x, point.y);
+  select(place) {
+    const point = this.gridPoint(place);
     this.linked = null;
-    this.readout.setAttribute("aria-live", "polite");
+    this.readout.ariaLive = "polite";
+    this.keep(point, pointFacts(this, point));
+  }
+
+  // The point that the reader selected, or none.
+  keep(point, facts) {
+    this.selected = point;
     this.page.changed();
-    this.say(this.pointFacts(this.selected));
-    this.page.comparison.point(this, this.selected, { keep: true });
-    this.moveMark(this.selected);
+    this.say(facts);
+    this.comparison.point(this, point, { keep: true });
+    this.moveMark(point);
   }
 
   walk(event) {
     if (event.target !== this.main) return;
-    const [right, up] = arrowWay(event.key);
+    const [right, up] = arrowWay(event);
     if (event.key === "Escape") {
-      this.selected = this.linked = null;
-      this.say([]);
-      this.page.comparison.point(this, null);
-      this.moveMark(null);
-      this.page.changed();
+      this.linked = null;
+      this.keep(null, []);
     }
     if (!right && !up) return;
-    event.preventDefault();
     const { landscape } = this;
     // A place between the points that another card marked is where the walk begins, too.
     const { x, y } = this.selected ?? this.linked ?? landscape.origin;
-    const from = this.gridPoint(x, y ?? 0);
-    const column = clamp(from.column + right, 0, landscape.columns - 1);
-    this.select({ x: landscape.x[column], y: landscape.y[clamp(from.row + up, 0, landscape.rows - 1)] });
+    const { row, column } = this.gridPoint({ x, y: y ?? 0 });
+    const at = (axis, index) => axis[clamp(index, 0, axis.length - 1)];
+    this.select({ x: at(landscape.x, column + right), y: at(landscape.y, row + up) });
   }
 }

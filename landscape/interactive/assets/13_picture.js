@@ -1,104 +1,79 @@
 // A view as one picture: the plots side by side, with their title above and what was clipped below.
 
-const PICTURE_MARGINS = { top: 44, bottom: 34, pad: 16 };
+const PICTURE_PAD = 16;
 // Pixels of a PNG for each pixel on the screen.
 const PICTURE_SCALE = 2;
 
-// Where each plot lies in the picture, and how large that is.
-function pictureFrame(plots) {
-  const { top, bottom, pad } = PICTURE_MARGINS;
-  const sizes = plots.map((plot) => [plot.clientWidth, plot.clientHeight]);
-  let left = pad;
-  const boxes = sizes.map(([width, height]) => {
-    const box = { left, top, width, height };
-    left += width + pad;
-    return box;
+// How large the picture is; each plot with its size and the place of its left end; each line of text, its height and type.
+function pictureFrame(plots, title, note) {
+  let left = PICTURE_PAD;
+  const placed = plots.map((plot) => {
+    const [at, { clientWidth: width, clientHeight: height }] = [left, plot];
+    left += width + PICTURE_PAD;
+    return [plot, at, { width, height }];
   });
-  return { boxes, width: left, height: Math.max(...sizes.map(([, height]) => height)) + top + bottom };
+  const height = Math.max(...plots.map(({ clientHeight }) => clientHeight)) + 78;
+  const family = getComputedStyle(document.body).fontFamily;
+  const line = (text, y, weight, size, name) => ({ text, y, weight, size, family, font: `${weight} ${size}px ${family}`, fill: colour(name) });
+  const lines = [line(title, 28, 600, 16, "text"), line(note, height - 12, 400, 12, "muted")];
+  return { placed, lines, width: left, height, inside: left - 2 * PICTURE_PAD };
 }
 
-async function picture(plots, title, note) {
-  const { boxes, width, height } = pictureFrame(plots);
-  const { pad } = PICTURE_MARGINS;
+const PICTURE_TOP = 44;
+
+async function picture({ placed, lines, width, height, inside }) {
   const canvas = element("canvas", { width: width * PICTURE_SCALE, height: height * PICTURE_SCALE });
   const context = canvas.getContext("2d");
   context.scale(PICTURE_SCALE, PICTURE_SCALE);
   context.fillStyle = colour("card");
   context.fillRect(0, 0, width, height);
-  for (const [index, plot] of plots.entries()) {
-    const box = boxes[index];
+  for (const [plot, left, size] of placed) {
     const image = new Image();
-    image.src = await Plotly.toImage(plot, { format: "png", width: box.width, height: box.height, scale: PICTURE_SCALE });
+    image.src = await Plotly.toImage(plot, { format: "png", ...size, scale: PICTURE_SCALE });
     await image.decode();
-    context.drawImage(image, box.left, box.top, box.width, box.height);
+    context.drawImage(image, left, PICTURE_TOP, size.width, size.height);
   }
-  const font = getComputedStyle(document.body).fontFamily;
-  context.fillStyle = colour("text");
-  context.font = `600 16px ${font}`;
-  context.fillText(title, pad, 28, width - 2 * pad);
-  context.fillStyle = colour("muted");
-  context.font = `12px ${font}`;
-  context.fillText(note, pad, height - 12, width - 2 * pad);
+  for (const { text, y, font, fill } of lines) {
+    Object.assign(context, { font, fillStyle: fill });
+    context.fillText(text, PICTURE_PAD, y, inside);
+  }
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function vectorElement(tag, attributes, ...children) {
-  const found = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) found.setAttribute(name, value);
-  found.append(...children);
-  return found;
-}
-
 // The same as lines and letters that a drawing program can change; Plotly puts a surface in as a picture of pixels.
-async function vectorPicture(plots, title, note) {
-  const { boxes, width, height } = pictureFrame(plots);
-  const { pad } = PICTURE_MARGINS;
-  const font = getComputedStyle(document.body).fontFamily;
-  const inside = width - 2 * pad;
-  // Canvas squeezes what is too long, and so does this.
-  const text = (content, y, size, weight, fill) => {
-    const found = vectorElement("text", { x: pad, y, fill, "font-size": size, "font-weight": weight, "font-family": font }, content);
-    const measure = element("canvas").getContext("2d");
-    measure.font = `${weight} ${size}px ${font}`;
-    if (measure.measureText(content).width > inside) for (const [name, value] of [["textLength", inside], ["lengthAdjust", "spacingAndGlyphs"]]) found.setAttribute(name, value);
-    return found;
-  };
+async function vectorPicture({ placed, lines, width, height, inside }) {
+  const measure = element("canvas").getContext("2d");
+  const [title, note] = lines.map(({ text, y, weight, size, family, font, fill }) => {
+    measure.font = font;
+    // Canvas squeezes what is too long, and so does this.
+    const squeezed = measure.measureText(text).width > inside ? { textLength: inside, lengthAdjust: "spacingAndGlyphs" } : {};
+    return vectorElement("text", { x: PICTURE_PAD, y, fill, "font-size": size, "font-weight": weight, "font-family": family, ...squeezed }, text);
+  });
   const whole = vectorElement("svg", { width, height, viewBox: `0 0 ${width} ${height}` },
-    vectorElement("title", {}, title),
-    vectorElement("rect", { width, height, fill: colour("card") }),
-    text(title, 28, 16, 600, colour("text")));
-  for (const [index, plot] of plots.entries()) {
-    const box = boxes[index];
-    const one = await Plotly.toImage(plot, { format: "svg", width: box.width, height: box.height, imageDataOnly: true });
+    vectorElement("title", {}, lines[0].text), vectorElement("rect", { width, height, fill: colour("card") }), title);
+  for (const [plot, left, size] of placed) {
+    const one = await Plotly.toImage(plot, { format: "svg", ...size, imageDataOnly: true });
     const own = document.importNode(new DOMParser().parseFromString(one, "image/svg+xml").documentElement, true);
-    for (const [name, value] of [["x", box.left], ["y", box.top]]) own.setAttribute(name, value);
-    whole.append(own);
+    whole.append(filled(own, { x: left, y: PICTURE_TOP }, []));
   }
-  whole.append(text(note, height - 12, 12, 400, colour("muted")));
+  whole.append(note);
   return new Blob([new XMLSerializer().serializeToString(whole)], { type: "image/svg+xml" });
 }
 
-// The downloads of a card -------------------------------------------------------------------------------------------------
+const fileName = (text) => text.replace(/[^\w.-]+/g, "_");
 
-function stem(text) {
-  return text.replace(/\.h5$/, "").replace(/[^\w.-]+/g, "_");
-}
+const stem = (landscape) => fileName(landscape.name.replace(/\.h5$/, ""));
 
-function saveGrid({ landscape }) {
-  save(new Blob([landscape.csv()], { type: "text/csv" }), `${stem(landscape.name)}.csv`);
-}
+const saveGrid = ({ landscape }) => save(new Blob([landscape.csv()], { type: "text/csv" }), `${stem(landscape)}.csv`);
 
-async function savePicture(card, format) {
-  const { landscape, metric, scale, warning } = card;
-  const plots = landscape.isLine ? [card.profile] : card.flat ? [card.map] : [card.surface, card.map];
-  const said = [...warning.children].map((each) => each.textContent).join(" ");
-  const note = `${landscape.text(metric)}: ${scale.kind} scale. ${said}`;
-  await savePlots(plots, landscape.title, note, `${stem(landscape.name)}_${metric.replace(/[^\w.-]+/g, "_")}`, format);
+function savePicture(card, format) {
+  const { landscape, metric, scale, warning, framed } = card;
+  const plots = framed.map(({ plot }) => plot).filter((plot) => !plot.hidden && landscape.isLine === (plot === card.profile));
+  const words = [...warning.children].map((each) => each.textContent).join(" ");
+  return savePlots(plots, landscape.title, `${landscape.text(metric)}: ${scale.kind} scale. ${words}`, `${stem(landscape)}_${fileName(metric)}`, format);
 }
 
 async function savePlots(plots, title, note, name, format) {
   const make = format === "svg" ? vectorPicture : picture;
-  save(await make(plots, title, note), `${name}.${format}`);
+  save(await make(pictureFrame(plots, title, note)), `${name}.${format}`);
 }

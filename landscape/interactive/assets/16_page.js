@@ -4,13 +4,10 @@ const MOST_SHOWN = 6; // browsers draw only so many three-dimensional scenes at 
 
 class Page {
   constructor(content) {
-    const { aspect, camera, cameras, differences, colours, diverging } = content;
-    Object.assign(this, { aspect, camera, cameras, differences, colours, diverging });
-    this.webgl = hasWebGL();
+    Object.assign(this, content, { landscapes: content.landscapes.map(readLandscape), webgl: hasWebGL() });
     this.tooltip = new Tooltip();
     followScreen(this.tooltip);
     document.documentElement.classList.toggle("embedded", EMBEDDED);
-    this.landscapes = content.landscapes.map(readLandscape);
     // One object, which cards and comparison have too.
     this.settings = this.usual;
     this.shown = this.usuallyShown;
@@ -22,22 +19,21 @@ class Page {
       this.changed();
     });
     // One place for what is said to those who listen to the page, and not shown.
-    this.spoken = element("p", { class: "spoken", role: "status" });
-    this.link = new Link(this, { live: Boolean(content.live) });
+    this.spoken = element("p.spoken", { role: "status" });
+    this.link = new Link(this, { live: Boolean(this.live) });
     const header = document.querySelector("body > header");
-    header.append(element("div", { class: "tools" }, screenButton(document.documentElement, "The page on the whole screen"), this.theme.button), this.spoken);
-    this.toolbar = null;
+    header.append(element("div.tools", {}, screenButton(document.documentElement, "The page on the whole screen"), this.theme.button), this.spoken);
     this.begin();
     header.after(this.toolbar.box);
-    if (content.live) header.after(new Live(this, content.live).box);
+    if (this.live) header.after(new Live(this, this.live).box);
     addEventListener("hashchange", () => this.begin());
   }
 
   // The settings of a page that nobody has touched.
   get usual() {
     return {
-      metric: "loss", beside: "", difference: "", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", aspect: this.aspect, camera: this.camera,
-      shared: true, layout: "side", locked: true, linked: true, players: true, overlay: true,
+      metric: "loss", beside: "", difference: "", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour",
+      aspect: this.aspect, camera: this.camera, shared: true, layout: "side", locked: true, linked: true, players: true, overlay: true,
     };
   }
 
@@ -48,8 +44,7 @@ class Page {
   // Shows what the address asks for, or the usual.
   begin() {
     const kept = this.link.read();
-    for (const card of this.cards.values()) card.close();
-    this.cards.clear();
+    for (const key of this.cards.keys()) this.drop(key);
     Object.assign(this.settings, this.usual, kept.settings);
     this.shown = kept.shown ? new Set(kept.shown) : this.usuallyShown;
     if (kept.theme) this.theme.choose(kept.theme);
@@ -65,20 +60,21 @@ class Page {
   }
 
   set(changes) {
-    Object.assign(this.settings, changes);
     // The ends of a range are values of the metric.
-    if ("metric" in changes) this.toolbar.showRange(null, null);
-    if ("metric" in changes || "beside" in changes || "difference" in changes) {
-      if ("difference" in changes) this.drop("difference");
-      this.showCards();
-    } else {
-      this.comparison.arrange();
-      this.render();
-    }
+    Object.assign(this.settings, changes, "metric" in changes ? { low: null, high: null } : {});
+    if ("metric" in changes || changes.low === null) this.toolbar.showRange(this.settings);
+    if ("difference" in changes) this.drop("difference");
+    if (["metric", "beside", "difference"].some((name) => name in changes)) this.showCards();
+    else this.arrange();
     if (changes.locked) this.comparison.turned(this.comparison.cards.find((card) => card.turnable));
     if (changes.players) this.comparison.gather();
     if (changes.linked === false) for (const card of this.cards.values()) card.showLinked(null);
     this.changed();
+  }
+
+  arrange() {
+    this.comparison.arrange();
+    this.render();
   }
 
   // What others could link to is no longer what it was.
@@ -90,9 +86,25 @@ class Page {
     for (const each of [...this.cards.values(), ...this.comparison.overlays]) each.render();
   }
 
-  // What a difference of two landscapes has beside its values; nothing where they do not lie on the same grid.
-  differenceBetween(one, two) {
-    return this.differences[`${Math.min(one, two)} ${Math.max(one, two)}`];
+  // The names of all metrics.
+  get measured() {
+    return [...new Set(this.landscapes.flatMap((landscape) => Object.keys(landscape.metrics)))];
+  }
+
+  // The differences that can be shown: "0 1" of two landscapes on one grid; "0 m2" of two metrics, "0 r2" the other way round.
+  get offered() {
+    const { landscapes, differences } = this;
+    const offer = (key, text, ...made) => [key, { text, make: () => differenceOf(...made) }];
+    const pairs = landscapes.flatMap((first, one) => landscapes.flatMap((second, two) => {
+      const about = differences[`${Math.min(one, two)} ${Math.max(one, two)}`];
+      return about ? [offer(`${one} ${two}`, `${first.name} \u2212 ${second.name}`, first, second, about)] : [];
+    }));
+    const metrics = landscapes.flatMap((own, index) => own.metric_differences.flatMap((about, at) =>
+      [["m", about.metrics], ["r", about.metrics.toReversed()]].map(([way, names]) => {
+        const text = (landscapes.length > 1 ? `${own.name}: ` : "") + names.map((name) => own.text(name)).join(" \u2212 ");
+        return offer(`${index} ${way}${at}`, text, own, own, { ...about, metrics: names });
+      })));
+    return mapping([...pairs, ...metrics]);
   }
 
   // A card's own scale, or one that all cards share that show the same quantity.
@@ -103,7 +115,7 @@ class Page {
     const main = !isDifference && card.landscape.quantity(this.settings.metric) === card.quantity;
     // The ends that the reader gave are values of the first metric.
     const settings = main ? this.settings : { ...this.settings, low: null, high: null };
-    return scaleFor((alone ? [card] : together).map((other) => [other.landscape, other.metric]), settings);
+    return scaleFor(alone ? [card] : together, settings);
   }
 
   // Whether several cards of measured values share a scale.
@@ -124,13 +136,16 @@ class Page {
     return [...(difference ? ["difference"] : []), ...shown.flatMap((index) => (second(index) ? [`${index}`, `${index}b`] : [`${index}`]))];
   }
 
+  landscapeOf(key) {
+    return key === "difference" ? this.offered[this.settings.difference]?.make() : this.landscapes[parseInt(key, 10)];
+  }
+
   showCards(kept = {}) {
     const { wanted } = this;
     for (const key of this.cards.keys()) if (!wanted.includes(key)) this.drop(key);
     for (const key of wanted) {
       if (this.cards.has(key)) continue;
-      const landscape = key === "difference" ? this.makeDifference() : this.landscapes[parseInt(key, 10)];
-      const card = new Card(landscape, this, key.endsWith("b"));
+      const card = new Card(this.landscapeOf(key), this, key.endsWith("b"));
       if (kept[key]) card.restore(kept[key]);
       this.cards.set(key, card);
     }
@@ -139,8 +154,7 @@ class Page {
     this.main.append(...wanted.map((key) => this.cards.get(key).section));
     this.main.classList.toggle("waiting", this.cards.size === 0);
     this.toolbar.showFitting();
-    this.comparison.arrange();
-    this.render();
+    this.arrange();
   }
 
   drop(key) {
@@ -150,22 +164,10 @@ class Page {
 
   // Returns whether the landscape is shown now.
   toggle(index) {
-    if (this.shown.has(index)) this.shown.delete(index);
-    else if (this.shown.size < MOST_SHOWN) this.shown.add(index);
-    else return false;
+    if (!this.shown.delete(index) && this.shown.size < MOST_SHOWN) this.shown.add(index);
     this.showCards();
     this.changed();
     return this.shown.has(index);
-  }
-
-  // "0 1" are two landscapes; "0 m2" are two metrics of one, "0 r2" the other way round.
-  makeDifference() {
-    const [one, two] = this.settings.difference.split(" ");
-    const first = this.landscapes[one];
-    if (!/^[mr]/.test(two)) return differenceOf(first, this.landscapes[two], this.differenceBetween(one, two));
-    const found = first.metric_differences[two.slice(1)];
-    const metrics = two[0] === "m" ? found.metrics : [...found.metrics].reverse();
-    return differenceOf(first, first, { ...found, metrics });
   }
 
   update(landscapes) {
@@ -173,18 +175,56 @@ class Page {
     // The page may have been opened before there was a file, or the file may hold another landscape now.
     document.title = document.querySelector("h1").textContent = landscapes[0].title;
     for (const index of landscapes.keys()) this.shown.add(index);
-    if (!this.toolbar.fits) {
+    if (String(this.toolbar.measured) !== String(this.measured)) {
       // What the file no longer has cannot be chosen any more.
-      for (const name of ["metric", "beside"]) if (!this.toolbar.measured.includes(this.settings[name])) this.settings[name] = this.usual[name];
+      for (const name of ["metric", "beside"]) if (!this.measured.includes(this.settings[name])) this.settings[name] = this.usual[name];
       this.renewToolbar();
     }
-    if (!this.link.isDifference(this.settings.difference)) this.settings.difference = "";
+    if (!(this.settings.difference in this.offered)) this.settings.difference = "";
     for (const [key, card] of this.cards) {
-      const landscape = key !== "difference" ? this.landscapes[parseInt(key, 10)] : this.settings.difference && this.makeDifference();
+      const landscape = this.landscapeOf(key);
       if (!landscape || card.landscape.isLine !== landscape.isLine) this.drop(key);
       else card.setLandscape(landscape);
     }
     this.showCards();
+  }
+}
+
+// Follows a run that is still writing: asks how far it is, and fetches data only when there are new ones.
+
+const POLL_MILLISECONDS = 1000;
+
+class Live {
+  constructor(page, start) {
+    this.page = page;
+    this.version = start.version;
+    this.bar = element("progress", { max: 1, value: 0, "aria-label": "Progress" });
+    this.text = element("output", { "aria-live": "polite" });
+    this.box = element("div.live", { role: "region", "aria-label": "Progress" }, this.bar, this.text);
+    this.show(start);
+    this.poll();
+  }
+
+  show(state) {
+    this.text.textContent = state.text;
+    Object.assign(this.bar, { hidden: state.total === 0, max: Math.max(state.total, 1), value: state.done });
+    this.box.dataset.phase = state.phase;
+  }
+
+  async poll() {
+    try {
+      const answer = await fetch(`progress?after=${encodeURIComponent(this.version)}`, { cache: "no-store" });
+      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+      const state = parsed(await answer.text());
+      this.show(state);
+      if (state.reload) location.reload();
+      if (state.content) this.page.update([readLandscape(state.content)]);
+      this.version = state.version;
+    } catch (error) {
+      this.text.textContent = "`landscape plot --watch` no longer answers; the page shows the last data that it sent.";
+      this.box.dataset.phase = "lost";
+    }
+    setTimeout(() => this.poll(), POLL_MILLISECONDS);
   }
 }
 
@@ -193,8 +233,7 @@ async function unpack() {
   const packed = document.getElementById("packed");
   if (!packed) return;
   const stream = new Blob([bytes(packed.textContent)]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const script = element("script");
-  script.textContent = await new Response(stream).text();
+  const script = element("script", { text: await new Response(stream).text() });
   packed.remove();
   document.head.append(script);
 }

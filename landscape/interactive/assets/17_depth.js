@@ -21,38 +21,30 @@ function withHidden([surface, ...marks]) {
 
 class Depth {
   // The traces of a scene as they would be without a camera, the first of which is the surface.
-  constructor(landscape, metric, scale, traces) {
-    Object.assign(this, { x: landscape.x, y: landscape.y, scale, heights: landscape.drawn(metric, scale) });
+  constructor({ landscape, metric, scale, frame }, traces) {
+    const { x, y } = landscape;
+    Object.assign(this, { x, y, scale, heights: landscape.drawn(metric, scale), toGrid: toGrid(frame, x, y) });
     const [low, high] = finiteRange(this.heights.flatMap((row) => [...row]));
     this.range = high - low;
-    this.traces = traces.map(({ name, x, y, z }) => ({ name, x: [...x], y: [...y], z: [...z] }));
+    this.traces = traces.map((trace) => ({ name: trace.name, x: [...trace.x], y: [...trace.y], z: [...trace.z] }));
     this.flat = landscape.thin || !(this.range > 0);
-    const [surface] = traces;
-    const across = (row, column) => [surface.x[0].length ? surface.x[row][column] : surface.x[column], surface.y[0].length ? surface.y[row][column] : surface.y[row]];
-    const [columns, rows] = [landscape.columns - 1, landscape.rows - 1];
-    // Pictures may be to scale or oblique; this takes their coordinates to those of the grid.
-    if (!this.flat) this.toGrid = affine(across(0, 0), across(0, columns), across(rows, 0), [this.x[0], this.x[columns]], [this.y[0], this.y[rows]]);
   }
 
-  // The layout with a box that holds everything, and stays as it is when marks move; in it the surface keeps the
-  // proportions of the layout's box. A camera counts from the surface's middle, plotly's from that of what the box holds.
-  framed(layout, camera) {
-    const { scene } = layout;
-    const [eye, center] = [{ ...camera.eye }, { ...camera.center }];
-    for (const name of ["x", "y", "z"]) {
+  // Gives the layout a box that holds everything, and stays as it is when marks move; in it the surface keeps the
+  // proportions of the layout's box. Returns the camera as plotly counts it, from the middle of what the box holds.
+  framed({ scene }, camera) {
+    const shifts = ["x", "y", "z"].map((name) => {
       const flat = (traces) => finiteRange(traces.flatMap((trace) => trace[name].flatMap((value) => (value?.length ? [...value] : [value ?? NaN]))));
       const own = name === "z" ? this.scale.tall.ends : flat(this.traces.slice(0, 1));
       const [low, high] = name === "z" ? own : flat(this.traces);
       const room = 0.02 * (high - low) || 0.5;
       const range = [low - room, high + room];
       const unit = scene.aspectratio[name] / (own[1] - own[0] || range[1] - range[0]);
-      const shift = unit * (mean(own) - mean(range));
-      [eye[name], center[name]] = [eye[name] + shift, center[name] + shift];
       scene.aspectratio[name] = unit * (range[1] - range[0]);
       scene[`${name}axis`].range = range;
-    }
-    scene.camera = { eye, center, up: { x: 0, y: 0, z: 1 } };
-    return layout;
+      return unit * (mean(own) - mean(range));
+    });
+    return camera.map((value, at) => value + (at < 6 ? shifts[at % 3] : 0));
   }
 
   // Coordinates of all marks for a camera: { index: { x, y, z } }, the hidden ones under the indices after the others.
@@ -61,10 +53,10 @@ class Depth {
     for (const [index, trace] of this.traces.entries()) {
       if (index === 0) continue;
       const points = trace.x.map((x, at) => (x === null || !Number.isFinite(trace.z[at]) ? null : this.onSurface([x, trace.y[at], trace.z[at]])));
-      const hidden = points.map((point) => Boolean(point) && this.hides(point, view.eye));
+      const hidden = points.map((point) => point && this.hides(point, view.eye));
       found[index] = listed(points.map((point, at) => (point && !hidden[at] ? moved(point, view, NEARER) : null)));
       // A hidden stretch begins where the visible one ends.
-      const behind = trace.name === "walk" ? hidden.map((own, at) => own || Boolean(hidden[at - 1]) || Boolean(hidden[at + 1])) : hidden;
+      const behind = trace.name === "walk" ? hidden.map((own, at) => own || hidden[at - 1] || hidden[at + 1]) : hidden;
       found[this.behind(index)] = listed(points.map((point, at) => (point && behind[at] ? moved(point, view, Infinity) : null)));
     }
     return found;
@@ -100,16 +92,10 @@ class Depth {
     const from = [...this.toGrid(x, y), z + LIFT * this.range];
     const to = [...this.toGrid(eye[0], eye[1]), eye[2]];
     const at = (time) => from.map((start, axis) => start + time * (to[axis] - start));
-    const times = [0, 1];
-    for (const [axis, lines] of [[0, this.x], [1, this.y]]) {
-      for (const line of lines) {
-        const time = (line - from[axis]) / (to[axis] - from[axis]);
-        if (time > 0 && time < 1) times.push(time);
-      }
-    }
-    times.sort((one, two) => one - two);
-    for (let index = 0; index + 1 < times.length; index += 1) {
-      const moments = [times[index], (times[index] + times[index + 1]) / 2, times[index + 1]];
+    const crossed = [this.x, this.y].flatMap((lines, axis) => Array.from(lines, (line) => (line - from[axis]) / (to[axis] - from[axis])));
+    const times = [0, ...crossed.filter((time) => time > 0 && time < 1).sort((one, two) => one - two), 1];
+    for (const [index, end] of times.slice(1).entries()) {
+      const moments = [times[index], (times[index] + end) / 2, end];
       const middle = at(moments[1]);
       const [across, up] = [cell(this.x, middle[0]), cell(this.y, middle[1])];
       if (!across || !up) continue;
@@ -122,13 +108,21 @@ class Depth {
   }
 }
 
-function mean([low, high]) {
-  return (low + high) / 2;
+// What takes a picture's coordinates to those of the grid, by three of its corners.
+function toGrid(frame, x, y) {
+  const [[left, bottom], ...ends] = [[0, 0], [-1, 0], [0, -1]].map(([column, row]) => frame.place(x.at(column), y.at(row)));
+  const [[a, c], [b, d]] = ends.map(([across, up]) => [across - left, up - bottom]);
+  const size = a * d - b * c;
+  return (u, v) => {
+    const [across, up] = [((u - left) * d - (v - bottom) * b) / size, ((v - bottom) * a - (u - left) * c) / size];
+    return [x[0] + across * (x.at(-1) - x[0]), y[0] + up * (y.at(-1) - y[0])];
+  };
 }
 
-function listed(points) {
-  return Object.fromEntries(["x", "y", "z"].map((name, axis) => [name, points.map((point) => point && point[axis])]));
-}
+const mean = ([low, high]) => (low + high) / 2;
+
+const listed = (points) =>
+  Object.fromEntries(["x", "y", "z"].map((name, axis) => [name, points.map((point) => point && point[axis])]));
 
 // The point moved towards the eye, as far as the box of the scene reaches: what lies beyond is not drawn.
 function moved(point, { eye, unit, ends }, distance) {
@@ -141,20 +135,10 @@ function moved(point, { eye, unit, ends }, distance) {
   return point.map((value, axis) => value + share * way[axis]);
 }
 
-// The map that takes three corners of a picture's grid to (x, y) of the grid's ends.
-function affine([left, bottom], [rightX, rightY], [topX, topY], [firstX, lastX], [firstY, lastY]) {
-  const [a, b, c, d] = [rightX - left, topX - left, rightY - bottom, topY - bottom];
-  const size = a * d - b * c;
-  return (x, y) => {
-    const [across, up] = [((x - left) * d - (y - bottom) * b) / size, ((y - bottom) * a - (x - left) * c) / size];
-    return [firstX + across * (lastX - firstX), firstY + up * (lastY - firstY)];
-  };
-}
-
 // Where the camera of a drawn scene stands, in the coordinates of its axes, and what a unit of each axis measures there.
 function viewOf(plot) {
   const { scene } = plot._fullLayout;
-  const { eye } = (scene._scene?.getCamera?.() ?? scene.camera);
+  const { eye } = cameraOf(plot);
   const names = ["x", "y", "z"];
   const ends = names.map((name) => [...scene[`${name}axis`].range].sort((one, two) => one - two));
   const unit = names.map((name, axis) => scene.aspectratio[name] / (ends[axis][1] - ends[axis][0]));

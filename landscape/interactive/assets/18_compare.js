@@ -38,30 +38,25 @@ class Comparison {
     for (const overlay of this.overlays) overlay.arrange();
   }
 
-  // Cameras ---------------------------------------------------------------------------------------------------------
-
   get locked() {
     return this.several && this.settings.locked;
   }
 
   // The card that another one follows when it is drawn: the first that is drawn with the chosen camera, or nobody.
   leader(card) {
-    if (!this.locked) return null;
     const first = this.cards.find((other) => other.turnable && other.camera?.chosen === this.settings.camera);
-    return first === card ? null : first ?? null;
+    return this.locked && first !== card ? first : null;
   }
 
   turned(card) {
     if (this.locked && card?.turnable && !card.following) this.followCamera(card);
   }
 
-  async turnOthers(card) {
-    const others = this.cards.filter((other) => other !== card && other.turnable);
-    await Promise.all(others.map((other) => {
+  turnOthers(card) {
+    return Promise.all(this.cards.filter((other) => other !== card && other.turnable).map((other) => {
       const camera = lookingLike(card.seen, card.usualCamera, other.usualCamera);
-      const before = other.seen;
       // A plot also reports where its camera stands when only its size has changed.
-      return camera.some((value, index) => Math.abs(value - before[index]) > 1e-6) ? other.turn(camera) : null;
+      return areFar(camera, other.seen, 1e-6) && other.turn(camera);
     }));
   }
 
@@ -70,24 +65,20 @@ class Comparison {
     return !this.locked || card === this.cards.find((other) => other.turnable);
   }
 
-  // The cursor ------------------------------------------------------------------------------------------------------
-
   get linked() {
     return this.several && this.settings.linked;
   }
 
   // Marks a place of one card in all others of its kind; null takes the marks away.
   point(card, place, { keep = false } = {}) {
-    if (!this.linked) return;
-    for (const other of this.cards) if (other !== card && other.landscape.isLine === card.landscape.isLine) other.showLinked(place, keep);
+    const others = this.linked ? this.cards.filter((other) => other !== card && other.landscape.isLine === card.landscape.isLine) : [];
+    for (const other of others) other.showLinked(place, keep);
   }
-
-  // Players ---------------------------------------------------------------------------------------------------------
 
   // The other cards whose checkpoints are counted as a card's are, such as in epochs.
   companions(card) {
-    const walks = ({ landscape }) => landscape.walked.length > 0;
-    return this.cards.filter((other) => other !== card && walks(card) && walks(other) && other.landscape.unit === card.landscape.unit);
+    const walking = this.cards.filter(({ landscape }) => landscape.walked.length && landscape.unit === card.landscape.unit);
+    return walking.includes(card) ? walking.filter((other) => other !== card) : [];
   }
 
   get walkable() {
@@ -97,9 +88,7 @@ class Comparison {
   // Takes the players of all to the number of the checkpoint where a card's stands. Runs differ in their length, so that a
   // share of the path would show different times as one.
   walk(card) {
-    if (!this.settings.players) return;
-    const number = card.landscape.steps[card.player.step];
-    for (const other of this.companions(card)) other.player.follow(number);
+    for (const other of this.settings.players ? this.companions(card) : []) other.player.follow(card.landscape.steps[card.player.step]);
   }
 
   // Where nobody walks, each path is shown to its own end.
@@ -108,11 +97,9 @@ class Comparison {
     if (walking) this.walk(walking);
   }
 
-  // Profiles --------------------------------------------------------------------------------------------------------
-
   // The cards of planes, or of lines, whose curves stand on one axis: those that show the same quantity.
   together(isLine) {
-    if (!this.several || !this.settings.overlay) return [];
+    if (!this.settings.overlay) return [];
     const cards = this.cards.filter(({ landscape }) => landscape.isLine === isLine && !landscape.isDifference);
     const found = cards.filter(({ quantity }) => quantity === cards[0].quantity);
     return found.length > 1 ? found : [];
@@ -128,24 +115,15 @@ class Comparison {
     return { colour: colour(`curve-${(place % 6) + 1}`), dash: DASHES[(place + round) % DASHES.length] };
   }
 
-  // One line for all planes whose profiles stand on one axis, so that the same place is at the same coordinates.
-  setLine(ends) {
-    for (const card of this.together(false)) card.moveLine(ends);
-    this.lineMoved();
+  // The planes whose profiles stand on one axis.
+  get planes() {
+    return this.together(false).map(({ landscape }) => landscape);
   }
 
-  lineMoved() {
-    this.page.changed();
+  // Usually one line for all of them, so that the same place is at the same coordinates.
+  setLines(lineOf) {
+    for (const card of this.together(false)) card.moveLine(lineOf(card));
     this.overlays[0].render();
-  }
-
-  // Across or up through the origin, as far as any of the planes reaches.
-  usualLine(kind) {
-    const cards = this.together(false);
-    const lines = cards.map(({ landscape }) => usualLine(landscape, kind));
-    const [x0, y0, x1, y1] = [0, 1, 2, 3].map((at) => lines.map((line) => line[at]));
-    const [least, most] = [(list) => Math.min(...list), (list) => Math.max(...list)];
-    return kind === "up" ? [x0[0], least(y0), x0[0], most(y1)] : [least(x0), y0[0], most(x1), y0[0]];
   }
 }
 

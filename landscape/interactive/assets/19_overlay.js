@@ -5,16 +5,15 @@ class Overlay {
     Object.assign(this, { comparison, isLine, page: comparison.page });
     const text = isLine ? "All lines on one axis" : "All profiles on one axis";
     this.heading = element("h2", { text });
-    this.note = element("p", { class: "note" });
-    this.plot = element("div", { class: "plot profile", role: "group", tabindex: -1 });
-    this.spoken = spokenText(this.plot, isLine ? "lines" : "profiles");
-    this.legend = element("ul", { class: "legend" });
-    this.chooser = new LineChooser((ends) => comparison.setLine(ends), (kind) => this.choose(kind));
-    this.box = element("section", { class: "overlay", "aria-label": text },
-      element("header", {}, element("div", {}, this.heading, this.note), element("div", { class: "tools" },
-        button("PNG", "Download these curves as PNG", () => this.savePicture("png")),
-        button("SVG", "Download these curves as SVG", () => this.savePicture("svg")))),
-      this.legend, element("div", { class: "frame" }, this.plot), this.spoken, isLine ? null : this.chooser.box);
+    this.note = element("p.note");
+    const { plot, spoken, frame } = plotFrame("profile", false);
+    Object.assign(this, { plot, spoken });
+    plot.tabIndex = -1;
+    this.legend = element("ul.legend");
+    this.chooser = new LineChooser((ends) => comparison.setLines(() => ends), (kind) => this.choose(kind));
+    const tools = element("div.tools", {}, ...pictureButtons("these curves", (format) => this.savePicture(format)));
+    this.box = element("section.overlay", { "aria-label": text },
+      element("header", {}, element("div", {}, this.heading, this.note), tools), this.legend, frame, ...(isLine ? [] : [this.chooser.box]));
     new ResizeObserver(newestOnly(() => fit(this.plot))).observe(this.plot);
   }
 
@@ -29,9 +28,9 @@ class Overlay {
   }
 
   choose(kind) {
-    if (kind !== "path") return this.comparison.setLine(this.comparison.usualLine(kind));
-    for (const card of this.cards) if (card.landscape.walked.length > 1) card.moveLine(usualLine(card.landscape, "path"));
-    return this.comparison.lineMoved();
+    const { comparison } = this;
+    const own = ({ landscape, line }) => (landscape.walked.length > 1 ? usualLine([landscape], kind) : line);
+    comparison.setLines(kind === "path" ? own : () => usualLine(comparison.planes, kind));
   }
 
   // Whether all planes have one line, so that a place of it has the same coordinates in all.
@@ -44,17 +43,13 @@ class Overlay {
   // Each card with the positions and values of its curve, and the points of the plane or line that they belong to.
   get curves() {
     const { cards, common } = this;
-    if (this.isLine) {
-      return cards.map((card) => {
-        const values = card.landscape.values(card.metric);
-        return { card, points: Array.from(card.landscape.x, (x, index) => ({ position: x, x, y: 0, value: values[index] })) };
-      });
-    }
     const measured = cards.every(({ landscape }) => landscape.geometry);
     return cards.map((card) => {
-      const points = alongLine(card.landscape, card.landscape.values(card.metric), card.line);
+      const values = card.landscape.values(card.metric);
+      if (this.isLine) return { card, points: Array.from(card.landscape.x, (x, index) => ({ position: x, x, y: 0, value: values[index] })) };
+      const points = alongLine(card.landscape, card.metric, card.line);
       const length = measured ? points.at(-1).position : Math.hypot(card.line[2] - card.line[0], card.line[3] - card.line[1]);
-      const start = common ? shareOfOrigin(card.line, measured ? card.landscape.geometry : [[1, 0], [0, 1]]) : 0;
+      const start = common ? shareOfOrigin(card.line, measured ? card.landscape.geometry : PLAIN) : 0;
       return { card, points: points.map((point, index) => ({ ...point, position: (index / (points.length - 1) - start) * length })) };
     });
   }
@@ -65,15 +60,15 @@ class Overlay {
       const texts = new Set(cards.map(({ landscape }) => landscape.axis_labels[0]));
       return texts.size === 1 ? [...texts][0] : "coordinate on each line";
     }
-    const unit = cards.every(({ landscape }) => landscape.geometry) ? "in weight space" : "in units of the plane's coordinates";
-    return this.common ? `distance along the line from its point nearest the origin, ${unit}` : `distance along each line from its start, ${unit}`;
+    const from = this.common ? "the line from its point nearest the origin" : "each line from its start";
+    return `distance along ${from}, ${unitOf(cards.map(({ landscape }) => landscape))}`;
   }
 
   render() {
     if (!this.cards.length) return;
     const [first] = this.cards;
     this.drawnCurves = this.curves;
-    const scale = this.page.settings.shared ? first.scale : scaleFor(this.cards.map(({ landscape, metric }) => [landscape, metric]), this.page.settings);
+    const scale = this.page.settings.shared ? first.scale : scaleFor(this.cards, this.page.settings);
     const text = first.quantity === first.metric ? first.landscape.text(first.metric) : first.quantity;
     // On a phone there is room for half of a long title.
     const xTitle = this.plot.clientWidth < 560 ? this.xTitle.replace(", ", ",\n") : this.xTitle;
@@ -85,7 +80,7 @@ class Overlay {
     this.note.textContent = this.isLine ? "with one standard error, where it was measured" : `${along}, interpolated bilinearly between the points`;
     this.legend.replaceChildren(...this.drawnCurves.map(({ card }) => element("li", {}, curveKey(this.comparison.style(card)), card.caption)));
     if (!this.isLine) this.chooser.show(this.common ? first.line : null, this.cards.some(({ landscape }) => landscape.walked.length > 1));
-    this.plot.setAttribute("aria-label", `${this.heading.textContent}: ${text}`);
+    this.plot.ariaLabel = `${this.heading.textContent}: ${text}`;
     this.spoken.textContent = this.drawnCurves.map(({ card, points }) => curveText(card.caption, points)).join(" ");
   }
 
@@ -95,7 +90,7 @@ class Overlay {
     const mode = this.isLine && x.length < 150 ? "lines+markers" : "lines";
     const curve = strokes(card.caption, { x, y: finite(values) }, { color: own, width: 2.4, dash }, { mode, hoverinfo: "none", marker: { size: 5, color: own } });
     const error = this.isLine ? card.landscape.errorOf(card.metric) : null;
-    return [...(error ? band(x, values, error, `${own}2e`, ["band", "band"]) : []), curve];
+    return [...(error ? band(x, values, error, `rgba(${channels(own)},0.1804)`, ["band", "band"]) : []), curve];
   }
 
   hovered(event) {
@@ -110,9 +105,7 @@ class Overlay {
       if (card === curve.card || there) facts.push([card.caption, shortText((card === curve.card ? at : there).value)]);
     }
     this.page.tooltip.show(facts, event.event);
-    const place = { x: at.x, y: at.y };
-    if (this.comparison.linked) for (const { card } of this.drawnCurves) card.showLinked(place);
-    else curve.card.showLinked(place);
+    for (const { card } of this.comparison.linked ? this.drawnCurves : [curve]) card.showLinked({ x: at.x, y: at.y });
   }
 
   left() {
@@ -120,17 +113,17 @@ class Overlay {
     for (const card of this.cards) card.showLinked(null);
   }
 
-  async savePicture(format) {
+  savePicture(format) {
     const names = this.cards.map((card) => card.caption).join(", ");
-    await savePlots([this.plot], names, this.note.textContent, this.isLine ? "lines" : "profiles", format);
+    return savePlots([this.plot], names, this.note.textContent, this.isLine ? "lines" : "profiles", format);
   }
 }
 
 // Which share of a line lies before its point that is nearest to the coordinates' origin; the matrix takes coordinates to
 // distances.
-function shareOfOrigin([x0, y0, x1, y1], [[along, shear], [, tall]]) {
-  const [u0, v0] = [along * x0 + shear * y0, tall * y0];
-  const [across, up] = [along * (x1 - x0) + shear * (y1 - y0), tall * (y1 - y0)];
+function shareOfOrigin([x0, y0, x1, y1], matrix) {
+  const [u0, v0] = mapped(matrix, x0, y0);
+  const [across, up] = mapped(matrix, x1 - x0, y1 - y0);
   const square = across * across + up * up;
   return square ? clamp(-(u0 * across + v0 * up) / square, 0, 1) : 0;
 }

@@ -9,44 +9,35 @@ class Turning {
   // The card's camera is nine numbers, as in a link.
   constructor(card, frame) {
     this.card = card;
-    this.held = false;
     // Plotly's own button for the camera knows nothing of "View from", and goes to a place that Plotly chose. These are made
     // once: Plotly builds a plot anew when it gets others.
     this.buttons = [[...SURFACE_BUTTONS, { name: "home", title: "Reset camera", icon: Plotly.Icons.home, click: () => this.goHome() }]];
-    this.hint = element("p", { class: "hint", text: TOUCH ? "Tap to turn" : "Click to zoom with the wheel", "aria-hidden": "true" });
-    frame.append(this.hint);
+    frame.append(element("p.hint", { text: TOUCH ? "Tap to turn" : "Click to zoom with the wheel", "aria-hidden": "true" }));
     const { surface } = card;
+    const hold = (held) => surface.classList.toggle("held", held);
     surface.addEventListener("keydown", (event) => this.pressed(event));
     surface.addEventListener("pointerdown", (event) => {
-      if (event.pointerType === "mouse") this.hold(true);
+      if (event.pointerType === "mouse") hold(true);
       surface.focus({ preventScroll: true });
     });
-    surface.addEventListener("click", () => this.hold(true));
-    surface.addEventListener("blur", () => this.hold(false));
-    frame.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && this.hold(false));
-    addEventListener("pointerdown", (event) => !frame.contains(event.target) && this.hold(false), { signal: card.ending.signal });
-    const free = (event) => !this.held && !event.target.closest?.(".modebar");
-    frame.addEventListener("wheel", (event) => free(event) && event.stopPropagation(), { capture: true, passive: true });
-    for (const kind of ["touchstart", "touchmove"]) frame.addEventListener(kind, (event) => free(event) && event.stopPropagation(), { capture: true, passive: true });
-  }
-
-  hold(held) {
-    this.held = held;
-    this.card.surface.classList.toggle("held", held);
+    surface.addEventListener("click", () => hold(true));
+    surface.addEventListener("blur", () => hold(false));
+    frame.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && hold(false));
+    addEventListener("pointerdown", (event) => !frame.contains(event.target) && hold(false), { signal: card.ending.signal });
+    const free = (event) => !surface.classList.contains("held") && !event.target.closest?.(".modebar") && event.stopPropagation();
+    for (const kind of ["wheel", "touchstart", "touchmove"]) frame.addEventListener(kind, free, { capture: true, passive: true });
   }
 
   pressed(event) {
     if (event.target !== this.card.surface || event.ctrlKey || event.metaKey || event.altKey) return;
     const step = event.shiftKey ? FINE_DEGREES : TURN_DEGREES;
-    const [around, up] = arrowWay(event.key).map((way) => way * step);
+    const [around, up] = arrowWay(event).map((way) => way * step);
     const closer = { "+": 1, "=": 1, "-": -1, _: -1 }[event.key] ?? 0;
     const home = event.key === "Home" || event.key === "0";
-    if (!around && !up && !closer && !home) return;
-    event.preventDefault();
-    const { card } = this;
-    if (!card.turnable) return;
+    if (closer || home) event.preventDefault();
+    if (!this.card.turnable) return;
     if (home) this.goHome();
-    else this.turn(turned(card.seen, around, up, ZOOM_STEP ** -closer));
+    else if (around || up || closer) this.turn(turned(this.card.seen, around, up, ZOOM_STEP ** -closer));
   }
 
   // Back to the place that the page chose for all surfaces.
@@ -68,21 +59,20 @@ class Turning {
 function sphere(camera) {
   const [x, y, z] = [0, 1, 2].map((at) => camera[at] - camera[at + 3]);
   const distance = Math.hypot(x, y, z);
-  return { azimuth: (Math.atan2(y, x) * 180) / Math.PI, elevation: (Math.asin(z / distance) * 180) / Math.PI, distance };
+  return [(Math.atan2(y, x) * 180) / Math.PI, (Math.asin(z / distance) * 180) / Math.PI, distance];
 }
 
 function turned(camera, around, up, zoom) {
-  const from = sphere(camera);
-  const azimuth = ((from.azimuth + around) * Math.PI) / 180;
+  const [azimuth, elevation, distance] = sphere(camera);
   // Straight from above, "up" would point at the reader.
-  const elevation = (clamp(from.elevation + up, -89, 89) * Math.PI) / 180;
-  const distance = clamp(from.distance * zoom, NEAREST, FARTHEST);
-  const way = [Math.cos(elevation) * Math.cos(azimuth), Math.cos(elevation) * Math.sin(azimuth), Math.sin(elevation)];
-  return [...way.map((share, at) => camera[at + 3] + distance * share), ...camera.slice(3)];
+  const [turn, tilt] = [azimuth + around, clamp(elevation + up, -89, 89)].map((degrees) => (degrees * Math.PI) / 180);
+  const way = [Math.cos(tilt) * Math.cos(turn), Math.cos(tilt) * Math.sin(turn), Math.sin(tilt)];
+  const away = clamp(distance * zoom, NEAREST, FARTHEST);
+  return [...way.map((share, at) => camera[at + 3] + away * share), ...camera.slice(3)];
 }
 
 function cameraWords(camera) {
-  const { azimuth, elevation, distance } = sphere(camera);
+  const [azimuth, elevation, distance] = sphere(camera);
   const degrees = (angle) => `${Math.round(angle) || 0} degrees`.replace("-", "minus ");
   return `azimuth ${degrees(azimuth)}, elevation ${degrees(elevation)}, distance ${shortText(distance, 2)}`;
 }

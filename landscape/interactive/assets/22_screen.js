@@ -4,10 +4,10 @@ const EMBEDDED = window.self !== window.top;
 
 // A button that shows a part of the page on the whole screen; none where the browser or the outer page forbids that.
 function screenButton(target, label) {
-  const icon = vectorElement("svg", { width: 14, height: 14, viewBox: "0 0 14 14", "aria-hidden": "true" },
-    vectorElement("path", { d: "M1 5V1h4M9 1h4v4M13 9v4H9M5 13H1V9", fill: "none", stroke: "currentColor", "stroke-width": 1.8 }));
-  const found = button("", label, () => (document.fullscreenElement ? document.exitFullscreen() : target.requestFullscreen().catch(() => {})), { class: "screen", hidden: !document.fullscreenEnabled });
-  found.append(icon);
+  const act = () => (document.fullscreenElement ? document.exitFullscreen() : target.requestFullscreen().catch(() => {}));
+  const found = button("", label, act, { class: "screen", hidden: !document.fullscreenEnabled });
+  found.append(vectorElement("svg", { width: 14, height: 14, viewBox: "0 0 14 14", "aria-hidden": "true" },
+    vectorElement("path", { d: "M1 5V1h4M9 1h4v4M13 9v4H9M5 13H1V9", fill: "none", stroke: "currentColor", "stroke-width": 1.8 })));
   return found;
 }
 
@@ -20,9 +20,7 @@ function followScreen(tooltip) {
 }
 
 // Where the page has no address of its own (in srcdoc, or a blob), only what begins with # says what it shows.
-function hasAddress() {
-  return ["http:", "https:", "file:"].includes(location.protocol);
-}
+const hasAddress = () => ["http:", "https:", "file:"].includes(location.protocol);
 
 // Redraws a plot whose size has changed; one that is not shown has none.
 function fit(plot) {

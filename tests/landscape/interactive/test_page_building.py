@@ -40,7 +40,7 @@ class TestText:
         data = example()
         data.metrics["loss"][0, :4] = [np.nan, np.inf, -np.inf, np.nextafter(1, 2)]
         (item,) = content_of(page_html(Landscape(data)))["landscapes"]
-        read = np.frombuffer(base64.b64decode(item["metrics"]["loss"]), "<f8").reshape(data.shape)
+        read = np.frombuffer(base64.b64decode(item["metrics"]["loss"]["bdata"]), "<f8").reshape(data.shape)
         np.testing.assert_array_equal(read, data.metrics["loss"])
 
     def test_is_the_same_every_time(self, example):
