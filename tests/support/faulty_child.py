@@ -109,7 +109,7 @@ def problem(report):
 
 
 def trials(play, folder, every, first, faults):
-    """Tries a play; every so many-th call fails, of a few calls every second one or more, so that each fault strikes."""
+    """Tries a play; every so many-th call fails, of a few calls two or three, so that each fault strikes."""
     place, log = folder / "trial", folder / "log"
 
     def trial(number, fault):
