@@ -200,7 +200,10 @@ def the_raylet_is_killed_early(folder, generator):
 
 
 def _driver_ends(folder, generator, *, fault, said="", patience=PATIENCE, moment=None, address=None):
-    """Lets the driver end, by an error whose text is said, or killed: then without a text."""
+    """Lets the driver end, by an error whose text is said, or killed: then without a text.
+
+    Who goes on starts a Ray of its own only where the killed one left processes, which that start ends.
+    """
     # Long enough for the file to be written while it is measured.
     long = {"size": LONG_SIZE, "seconds": LONG_SECONDS, "address": address}
     with started(folder, among=2, **long) as survey:
@@ -220,7 +223,7 @@ def _driver_ends(folder, generator, *, fault, said="", patience=PATIENCE, moment
         lost = check_loss(survey, stored, was_killed=not said)
         if said:
             check_nothing_left(survey, patience=patience)
-        with started(folder, "following", **long) as following:
+        with started(folder, "following", **long | {"address": None if said else address}) as following:
             following.wait()
             assert following.process.returncode == 0, following.said
             again = following.points()

@@ -109,7 +109,7 @@ def problem(report):
 
 
 def trials(play, folder, every, first, faults):
-    """Tries a play; every so many-th call fails, of a few calls more, so that each fault strikes."""
+    """Tries a play; every so many-th call fails, of a few calls two or three, so that each fault strikes."""
     place, log = folder / "trial", folder / "log"
 
     def trial(number, fault):
@@ -131,7 +131,7 @@ def trials(play, folder, every, first, faults):
         if wrong or "error" in report:
             findings.append(f"undisturbed: {wrong or report['trace']}")
             continue
-        step = min(every, max(report["count"] // 4, 1))
+        step = min(every, max(report["count"] // 2, 1))
         for number in range(1 + (fault + first) % step, report["count"] + 1, step):
             report, wrong = trial(number, fault)
             outcomes["killed" if "killed" in report else "error" if "error" in report else "ok"] += 1

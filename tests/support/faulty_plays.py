@@ -333,9 +333,12 @@ def page(place, seed):
 
 @functools.cache
 def drawn(seed):
-    from landscape.figures import plot_contour
+    """Returns a figure that is quickly drawn: what is in it changes no call."""
+    from matplotlib.figure import Figure
 
-    return plot_contour(example(seed))
+    figure = Figure((2, 2))
+    figure.text(0.1, 0.5, f"figure {seed}")
+    return figure
 
 
 def figure(place, seed):
@@ -392,3 +395,9 @@ PLAYS = {
     "mp4": replacing(animation(".mp4")), "import": replacing(imported), "import checkpoints": ImportedCheckpoints,
     **{format: replacing(export(format, name)) for format, name in EXPORTS.items()},
 }  # fmt: skip
+# Plays of a process, which load the same libraries.
+TOGETHER = {
+    "trainings": ("train", "resume", "overwrite", "refused", "checkpoints", "records", "import checkpoints"),
+    "landscapes": ("survey", "import", *EXPORTS),
+    "pictures": ("page", "figure", "gif", "mp4"),
+}
