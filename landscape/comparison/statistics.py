@@ -27,23 +27,23 @@ class Estimate:
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Returns Student's interval; NaN where nothing is known of the error."""
-        from scipy import stats
+        from scipy.special import stdtrit
 
         if not math.isfinite(self.error):
             return math.nan, math.nan
-        half = float(stats.t.ppf((1 + confidence) / 2, self.degrees)) * self.error if self.error else 0.0
+        half = float(stdtrit(self.degrees, (1 + confidence) / 2)) * self.error if self.error else 0.0
         return self.value - half, self.value + half
 
     @property
     def p_value(self) -> float:
         """The chance of a value at least so far from zero if the truth is zero; NaN where nothing is known."""
-        from scipy import stats
+        from scipy.special import stdtr
 
         if not math.isfinite(self.error):
             return math.nan
         if not self.error:
             return 1.0 if self.value == 0 else 0.0
-        return float(2 * stats.t.sf(abs(self.value / self.error), self.degrees))
+        return float(2 * stdtr(self.degrees, -abs(self.value / self.error)))
 
 
 def mean(values: Float64[np.ndarray, " n"]) -> Estimate:
@@ -168,14 +168,14 @@ def count_needed(
     Of one side, these are pairs or directions of the ``spread``; of two, networks of each, by Welch's test. ``floor``
     is that of an ``Estimate``.
     """
-    from scipy import stats
+    from scipy.special import stdtrit
 
     if not (math.isfinite(spread) and math.isfinite(effect) and math.isfinite(floor)) or effect == 0:
         return None
 
     def suffices(count: int) -> bool:
         freedom = sides * (count - 1)
-        quantiles = stats.t.ppf((1 + confidence) / 2, freedom) + stats.t.ppf(POWER, freedom)
+        quantiles = stdtrit(freedom, (1 + confidence) / 2) + stdtrit(freedom, POWER)
         return bool(quantiles * math.sqrt((math.sqrt(sides) * spread) ** 2 / count + floor) <= abs(effect))
 
     counts = range(3, _MOST + 1)

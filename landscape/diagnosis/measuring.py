@@ -157,7 +157,7 @@ def compare(
     losses: Mapping[int, MeasuredLoss], steps: Mapping[int, int], logged: Mapping[int, float], factor: float = 1.0
 ) -> Comparison:
     """Compares losses with those that training logged; ``factor`` times the loss of a sample is that of a batch."""
-    from scipy import stats
+    from scipy.special import ndtri, stdtrit
 
     first = min((number for number in losses if steps[number] == 0), default=-1)
     known = {step: loss for step, loss in logged.items() if math.isfinite(loss)}
@@ -167,7 +167,7 @@ def compare(
     places, values = np.array(list(known), np.float64) - 1, np.array(list(known.values()), np.float64)
     count = min(max(len(known) // _SHARE, _FEWEST), _MOST)
     fall = float(np.ptp(values))
-    of_batches, of_samples = stats.t.ppf(_CONFIDENCE, count - 1), stats.norm.ppf(_CONFIDENCE)
+    of_batches, of_samples = stdtrit(count - 1, _CONFIDENCE), ndtri(_CONFIDENCE)
     rows = []
     for number, loss in losses.items():
         if not math.isfinite(loss.mean):

@@ -25,12 +25,12 @@ class Trace:
     @classmethod
     def of(cls, samples: Float64[np.ndarray, " probes"], *, known: float = 0.0, confidence: float = 0.95) -> Trace:
         """Returns the mean of the samples (one at least) plus what is known, with Student's interval."""
-        from scipy import stats
+        from scipy.special import stdtrit  # scipy.stats, which asks it, takes a second to import
 
         value, count = known + float(samples.mean()), len(samples)
         if count < 2:
             return cls(value, float("nan"), float("nan"), samples)
-        half = float(stats.t.ppf((1 + confidence) / 2, count - 1) * samples.std(ddof=1) / np.sqrt(count))
+        half = float(stdtrit(count - 1, (1 + confidence) / 2) * samples.std(ddof=1) / np.sqrt(count))
         return cls(value, value - half, value + half, samples)
 
 

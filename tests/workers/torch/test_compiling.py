@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -19,12 +20,14 @@ from workers.measurement_plan import MeasurementPlan, Workload, plan_text
 from workers.measuring import tuning
 from workers.measuring.checks import check_determinism
 from workers.measuring.tuning import tune
+from workers.pools.local_pool import LocalPool
 from workers.pools.open_pool import open_pool
 from workers.samples.batches import Batch
 from workers.samples.samples import Samples
 from workers.samples.torch_samples import place_samples
 from workers.torch import planning
 from workers.torch.compiled import compiling, packages
+from workers.torch.compiled.ahead_of_time import TRUSTED
 from workers.torch.compiled.compiling import Compiled, compile_network
 from workers.torch.compiled.packages import CACHE_VARIABLE
 from workers.torch.evaluator import TorchEvaluator
@@ -203,6 +206,23 @@ def test_a_gpus_values_are_checked_once_a_graph_is_replayed(monkeypatch):
     assert "compiled it gives other values" in found.problem
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_a_compiler_older_than_the_cpu_is_asked_which_instructions_it_knows(monkeypatch):
+    tried = []
+
+    def compile(network, _device, options):
+        tried.append(options)
+        if options.keys() >= TRUSTED.keys():
+            raise RuntimeError("no such instructions")
+        return network
+
+    monkeypatch.setattr(compiling, "_compile", compile)
+    plan = MeasurementPlan(compiler="torch.compile")
+    found = compile_network(nn.Identity(), CPU, lambda _: {"loss": 1.0}, plan)
+    assert (found.compiler, found.problem) == ("torch.compile", "")
+    assert tried == [compiling._CPU_OPTIONS | TRUSTED, compiling._CPU_OPTIONS]
+
+
 def test_the_users_own_cache_folder_is_kept(monkeypatch, tmp_path, cache):
     with packages.compiler_cache():
         assert os.environ[CACHE_VARIABLE] == str(cache)
@@ -333,12 +353,10 @@ def compiled_callback():
 
 @pytest.mark.slow
 @COMPILER_WARNINGS
-@pytest.mark.timeout(300)  # the C++ compiler runs in Ray's workers; beside other programs that took 70 s
+@pytest.mark.timeout(300)  # the C++ compiler runs in a worker; beside other programs that took 70 s
 def test_every_worker_of_a_pool_compiles_the_first_ones_plan(cache):
-    from workers.pools.ray_pool import RayPool
-
     plane = plane_of(compiled_callback()[1], scale=0.05)
-    with RayPool(compiled_callback, MeasurementOptions(), device_ids=(0, 1), workload=Workload(True, 100)) as pool:
+    with LocalPool(compiled_callback, MeasurementOptions(), device_ids=(0, 1), workload=Workload(True, 100)) as pool:
         assert pool.description.plan.compile
         assert pool.description.notes == ()
         pool.load(*plane)

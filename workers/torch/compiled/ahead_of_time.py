@@ -30,8 +30,8 @@ OPTIONS = {
     "aot_inductor.enable_line_tables": False,
 }
 """Of the compiler, beside those of the plan."""
-# Otherwise the compiler is tried out for each kind of vector instruction that the CPU has, which takes 7 CPU seconds.
-_TRUSTED = {"cpp.vec_isa_ok": True}
+TRUSTED = {"cpp.vec_isa_ok": True}
+"""Otherwise the compiler is tried out for each kind of vector instruction that the CPU has, in 7 CPU seconds."""
 # What takes seconds, and is read when a library is made of it.
 _PARTS = (".wrapper.o", ".kernel.o")
 # By another thread than that which reads the network: two must not import at once what imports each other.
@@ -52,16 +52,16 @@ def compile_ahead(
         try:
             for module in _NEEDED_BESIDE:
                 importlib.import_module(module)
-            with torch._inductor.config.patch(options | _TRUSTED):
+            with torch._inductor.config.patch(options | TRUSTED):
                 # It waits for compilers, in which time this thread reads the network.
                 asked = threads.submit(contextvars.copy_context().run, _ask_for_instructions)
                 program = _export(network, inputs, tensors)
                 asked.result()
             try:
                 with _side_by_side(threads):
-                    return _compile(program, inputs, options | _TRUSTED)
+                    return _compile(program, inputs, options | TRUSTED)
             except Exception:  # perhaps the compiler is older than the CPU
-                _forget_instructions()
+                forget_instructions()
                 return _compile(program, inputs, options)
         except PackageError:
             raise
@@ -97,7 +97,8 @@ def _ask_for_instructions() -> None:
         cpu_vec_isa.valid_vec_isa_list()
 
 
-def _forget_instructions() -> None:
+def forget_instructions() -> None:
+    """Lets PyTorch find that out anew."""
     from torch._inductor import cpu_vec_isa
 
     remembering: list[Any] = [type(item).__bool__ for item in cpu_vec_isa.supported_vec_isa_list]

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_map_only
 from ...errors import NondeterministicLossError, first_line
 from ...measurement_plan import MeasurementPlan
 from ...measuring.checks import check_same_values, closeness_elsewhere
+from .ahead_of_time import TRUSTED, forget_instructions
 from .first_layer import FirstLayer, SplitNetwork
 from .packages import PackagedNetwork, compiler_cache, package_folder
 
@@ -89,8 +90,16 @@ def compile_network(
         return Compiled(problem="there is no C++ compiler")
     try:
         with compiler_cache():
-            compiled = _compile(network, device, options)
-            problem = difference(compiled)
+            try:
+                compiled = _compile(network, device, options | TRUSTED)
+                problem = difference(compiled)
+            except Exception:
+                if device.type != "cpu":
+                    raise
+                # Perhaps the compiler is older than the CPU.
+                forget_instructions()
+                compiled = _compile(network, device, options)
+                problem = difference(compiled)
     except Exception as error:
         problem = first_line(error)
     if problem:
