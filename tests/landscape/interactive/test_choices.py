@@ -55,8 +55,10 @@ def test_the_order_of_choices_does_not_change_the_colours_of_curves(open_page, e
     before = opened.page.evaluate(names)
     assert before == ["run_0.h5: loss on train", "run_0.h5: loss on test", "run_1.h5: loss"]
     opened.wait("/beside/.test(location.hash)")
-    opened.page.reload()
-    opened.page.wait_for_selector(".overlay .main-svg", state="attached")
+    # The page makes all anew from its address, as it does when it is opened.
+    opened.page.evaluate("document.querySelector('.overlay').remove()")
+    opened.page.evaluate("dispatchEvent(new HashChangeEvent('hashchange'))")
+    opened.wait("document.querySelector('.overlay .main-svg')")
     assert opened.page.evaluate(names) == before
     opened.check()
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -362,7 +363,7 @@ class TestDownloads:
         assert [row["status"] for row in rows].count("failed") == 1
         assert rows[3 * 13 + 4]["status"] == "failed"
 
-    def test_the_view_as_png(self, open_page, example):
+    def test_the_view_as_png_and_as_svg(self, open_page, example):
         import matplotlib.image
 
         opened = open_page(example())
@@ -377,6 +378,15 @@ class TestDownloads:
         half = picture.shape[1] // 2
         for side in (picture[100:-80, 40:half], picture[100:-80, half:-40]):
             assert len(np.unique((255 * side[..., :3]).astype(int).reshape(-1, 3), axis=0)) > 200
+        with opened.page.expect_download() as download:
+            opened.page.click("text=SVG")
+        assert download.value.suggested_filename == "run_0_loss.svg"
+        names = [item.tag.split("}")[1] for item in ElementTree.parse(download.value.path()).iter()]
+        assert names[0] == "svg"
+        # The surface is a picture of pixels; the map and all letters are not.
+        assert names.count("image") >= 1
+        assert names.count("path") > 20
+        assert names.count("text") > 10
 
 
 class TestSeveral:
