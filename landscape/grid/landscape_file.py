@@ -17,7 +17,7 @@ from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 from ..record import hdf5
 from ..record.attributes import check_attributes
 from ..record.checks import PointStatus, ordered
-from ..record.whole_file import GivenPath, Image, path_of, read_whole, write_image
+from ..record.whole_file import GivenPath, Image, path_of, read_whole
 from ..record.writer import FileFormat, save_whole
 from .checkpoints import CheckpointsData, OriginData
 from .data import DirectionsData, LandscapeData
@@ -37,10 +37,6 @@ _FILTERS = [2, 1]  # HDF5's numbers of shuffling and gzip
 _STORED: dict[str, Any] = {
     "shuffle": True, "compression": "gzip", "compression_opts": LEVEL, "fillvalue": np.nan, "track_times": False,
 }  # fmt: skip
-
-
-def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
-    write_image(path, landscape_bytes(data))
 
 
 def read_landscape(path: GivenPath) -> LandscapeData:

@@ -13,11 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from landscape_examples import write_landscape
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from figure_cases import build
-
-from landscape.grid.landscape_file import write_landscape
 
 SIZE = 40
 POOL = """

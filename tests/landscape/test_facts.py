@@ -8,6 +8,7 @@ import torch
 import xarray
 from data_sets import with_test_set
 from examples import batch_norm
+from landscape_examples import write_landscape
 from surfaces import surface
 from torch import nn
 from who_is_there import with_networks
@@ -16,7 +17,7 @@ from collectors.networks.readers import describe_network, read_network
 from landscape import Landscape, evaluate, pca_plane, random_plane
 from landscape.facts import page_facts, seeds_text, summary_text
 from landscape.figures import plot_contour, plot_profile
-from landscape.grid.landscape_file import read_landscape, write_landscape
+from landscape.grid.landscape_file import read_landscape
 from landscape.interactive.content import landscape_content
 from landscape.planes import plane_through, random_line
 from landscape.planes.networks import Network, networks_text

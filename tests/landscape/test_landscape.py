@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray
 from figure_cases import build as build_plane
-from landscape_examples import HEADER
+from landscape_examples import HEADER, write_landscape
 from landscape_examples import build as build_hard
 from PIL import Image
 from who_is_there import with_runs
@@ -20,7 +20,6 @@ from landscape.figures import plot_contour
 from landscape.functions import evaluate
 from landscape.grid.checkpoints import CheckpointsData
 from landscape.grid.data import DirectionsData, LandscapeData
-from landscape.grid.landscape_file import write_landscape
 from landscape.interactive.content import landscape_content
 from landscape.landscape import Landscape
 from landscape.planes import random_line, random_plane

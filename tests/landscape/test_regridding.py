@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from examples import batch_norm, bowl, bowl_loss, images
+from landscape_examples import write_landscape
 from places import SUPPORT
 from remote_stores import empty_memory
 from waiting import PATIENCE
@@ -24,7 +25,7 @@ from landscape.errors import (
     PlaneError,
 )
 from landscape.functions import refine, widen
-from landscape.grid.landscape_file import read_landscape, write_landscape
+from landscape.grid.landscape_file import read_landscape
 from landscape.grid.resume import UNDER_WAY
 from landscape.planes import custom_plane, plane_through, random_line
 from landscape.record.checks import PointStatus

@@ -6,8 +6,10 @@ import numpy as np
 
 from landscape.grid.checkpoints import CheckpointsData, OriginData
 from landscape.grid.data import DirectionsData, LandscapeData
+from landscape.grid.landscape_file import landscape_bytes
 from landscape.record.checks import PointStatus
 from landscape.record.hdf5 import CONTENTS
+from landscape.record.whole_file import write_image
 
 # With which the text of a failed point begins.
 HEADER = "Traceback (most recent call last):\n"
@@ -18,6 +20,11 @@ def as_version_before(file):
     """Makes an open landscape file, or one of curvature or a comparison, one that has no digest of its contents."""
     file.attrs["format_version"] = int(file.attrs["format_version"]) - 1
     del file.attrs[CONTENTS]
+
+
+def write_landscape(path, data):
+    """Puts a landscape's file in place, as a survey does, whatever is there."""
+    write_image(path, landscape_bytes(data))
 
 
 def build(rows=3, columns=5, *, buffers=True, trajectory=True, seed=0):

@@ -12,7 +12,7 @@ import torch
 import typer
 from command_line import command, invoke
 from examples import BatchNormNetwork, train_run
-from landscape_examples import build
+from landscape_examples import build, write_landscape
 from places import SUPPORT
 from typer.testing import CliRunner
 from waiting import PATIENCE, Gate
@@ -20,7 +20,7 @@ from waiting import PATIENCE, Gate
 from landscape import Landscape, cli
 from landscape.cli import _warnings_shown_once, app
 from landscape.commands.arguments import interruptible
-from landscape.grid.landscape_file import LANDSCAPE_FILE, write_landscape
+from landscape.grid.landscape_file import LANDSCAPE_FILE
 from landscape.record.checks import PointStatus
 from landscape.record.writer import FileWriter
 

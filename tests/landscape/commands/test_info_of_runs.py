@@ -7,7 +7,7 @@ import shutil
 import pytest
 from command_line import command, invoke
 from examples import train_run
-from landscape_examples import build
+from landscape_examples import build, write_landscape
 from remote_stores import empty_memory
 
 from collectors.errors import RunDirectoryError
@@ -16,7 +16,7 @@ from collectors.run_directory.importing import import_checkpoints
 from landscape import Curvature, Landscape
 from landscape.commands.run_facts import RUN_SUMMARY_VERSION
 from landscape.curvature.data import CurvatureData
-from landscape.grid.landscape_file import read_landscape, write_landscape
+from landscape.grid.landscape_file import read_landscape
 from landscape.record import whole_file
 from landscape.record.checks import PointStatus
 from landscape.record.hdf5 import CURVATURE

@@ -11,6 +11,7 @@ from command_line import invoke
 from curvature_cases import build_curvature, leave_out
 from data_sets import with_test_set
 from figure_cases import build, build_line, build_unfinished
+from landscape_examples import write_landscape
 from matplotlib.figure import Figure
 from PIL import Image
 from remote_stores import web_server
@@ -23,7 +24,6 @@ from landscape.curvature.curvature import Curvature
 from landscape.curvature.data import CurvatureData
 from landscape.errors import LandscapeRenderingError
 from landscape.figures import figure_pixels, plot_sharpness
-from landscape.grid.landscape_file import write_landscape
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 from landscape.record.record import record_bytes

@@ -6,13 +6,13 @@ import typer
 from command_line import invoke
 from data_sets import with_test_set
 from figure_cases import build, build_line
+from landscape_examples import write_landscape
 from matplotlib.figure import Figure
 from PIL import Image
 
 from landscape import Landscape, figures
 from landscape.cli import app
 from landscape.figures.kinds import KINDS, OPTIONS
-from landscape.grid.landscape_file import write_landscape
 
 
 @pytest.fixture(scope="module")

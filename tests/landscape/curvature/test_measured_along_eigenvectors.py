@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 from examples import regression, train_run
+from landscape_examples import write_landscape
 from places import SUPPORT
 from saddles import callback_fn, saddle
 from typer.testing import CliRunner
@@ -18,7 +19,7 @@ from landscape.errors import LandscapeIdentityError, LandscapeLockedError, Plane
 from landscape.exchange import export_landscape
 from landscape.facts import summary_text
 from landscape.functions import hessian_plane, refine, widen
-from landscape.grid.landscape_file import read_landscape, write_landscape
+from landscape.grid.landscape_file import read_landscape
 from landscape.interactive.content import landscape_content
 from landscape.record.checks import PointStatus
 from landscape.record.writer import lock_landscape

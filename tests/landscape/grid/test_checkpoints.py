@@ -5,9 +5,10 @@ from dataclasses import replace
 import landscape_examples
 import numpy as np
 import pytest
+from landscape_examples import write_landscape
 
 from landscape.grid.checkpoints import CheckpointsData, OriginData
-from landscape.grid.landscape_file import read_landscape, write_landscape
+from landscape.grid.landscape_file import read_landscape
 
 
 def example():

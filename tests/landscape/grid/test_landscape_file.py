@@ -19,7 +19,7 @@ import xarray
 from examples import batch_norm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from landscape_examples import build
+from landscape_examples import build, write_landscape
 from own_processes import ended_process
 from places import ROOT
 from scripts import run_python
@@ -39,7 +39,7 @@ from landscape.errors import (
 from landscape.grid import landscape_file
 from landscape.grid.checkpoints import OriginData
 from landscape.grid.data import DirectionsData, LandscapeData
-from landscape.grid.landscape_file import landscape_bytes, read_landscape, write_landscape
+from landscape.grid.landscape_file import landscape_bytes, read_landscape
 from landscape.record.checks import PointStatus
 from landscape.record.hdf5 import reason
 from landscape.record.identity import check_identity
@@ -237,8 +237,9 @@ class TestSameBytes:
         assert copy.read_bytes() == path.read_bytes()
         copy.unlink()
         python(
-            "from landscape.grid.landscape_file import read_landscape, write_landscape;"
-            f"write_landscape({str(copy)!r}, read_landscape({str(path)!r}))"
+            "from landscape.grid.landscape_file import landscape_bytes, read_landscape;"
+            "from landscape.record.whole_file import write_image;"
+            f"write_image({str(copy)!r}, landscape_bytes(read_landscape({str(path)!r})))"
         )
         assert copy.read_bytes() == path.read_bytes()
 
@@ -563,8 +564,8 @@ class TestWriting:
         script = f"""
 import io, itertools, os, sys
 sys.path.insert(0, {str(ROOT / "tests" / "support")!r})
-from landscape_examples import build
-from landscape.record.writer import lock_landscape; from landscape.grid.landscape_file import write_landscape
+from landscape_examples import build, write_landscape
+from landscape.record.writer import lock_landscape
 
 def is_of_files(called):
     return called.__module__ in ("posix", "io", "_io") or isinstance(called.__self__, io.IOBase)

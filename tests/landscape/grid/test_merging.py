@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from examples import batch_norm, train_run
+from landscape_examples import write_landscape
 from two_networks import callback_fn, trained
 
 from landscape import Landscape, SummaryLandscape, evaluate
 from landscape.errors import LandscapeGridError, LandscapeIdentityError, LandscapeWriteError
 from landscape.facts import summary_text
 from landscape.functions import merge, refine
-from landscape.grid.landscape_file import read_landscape, write_landscape
+from landscape.grid.landscape_file import read_landscape
 from landscape.planes.from_weights import pca_plane
 from landscape.record.checks import PointStatus
 from workers.errors import NondeterministicLossError

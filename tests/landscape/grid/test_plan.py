@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 from false_clock import FalseClock
-from landscape_examples import build
+from landscape_examples import build, write_landscape
 from torch import nn
 
 from landscape import Landscape, MeasurementPlan, evaluate, random_plane
 from landscape.errors import LandscapeNotFoundError
-from landscape.grid.landscape_file import write_landscape
 from landscape.record.option import check_plan
 from workers.measurement_plan import plan_text
 

@@ -7,14 +7,14 @@ import tracemalloc
 import h5py
 import numpy as np
 import pytest
-from landscape_examples import build
+from landscape_examples import build, write_landscape
 from remote_stores import empty_memory
 
 from collectors.errors import LandscapeError
 from landscape import Landscape
 from landscape.errors import LandscapeDamagedError
 from landscape.grid.data import DirectionsData, LandscapeData
-from landscape.grid.landscape_file import landscape_bytes, read_landscape, write_landscape
+from landscape.grid.landscape_file import landscape_bytes, read_landscape
 from landscape.grid.sample_chunks import packed, unpacked
 from landscape.grid.samples import KeptLosses
 from landscape.record.checks import PointStatus

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from landscape_examples import write_landscape
 from PIL import Image
 from waiting import PATIENCE
 
 from landscape import Landscape
 from landscape.grid.checkpoints import CheckpointsData
 from landscape.grid.data import DirectionsData, LandscapeData
-from landscape.grid.landscape_file import write_landscape
 from landscape.interactive import save_page
 from landscape.record.checks import PointStatus
 

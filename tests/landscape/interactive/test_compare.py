@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from isotropic_planes import isotropic_plane
+from landscape_examples import write_landscape
 from scipy.interpolate import RegularGridInterpolator
 
 from landscape import Landscape
-from landscape.grid.landscape_file import write_landscape
 from landscape.interactive import save_page
 
 pytestmark = pytest.mark.slow

@@ -8,12 +8,11 @@ import sys
 
 import numpy as np
 import pytest
-from landscape_examples import HEADER
+from landscape_examples import HEADER, write_landscape
 from waiting import PATIENCE
 
 from landscape import Landscape
 from landscape.errors import LandscapeFormatError
-from landscape.grid.landscape_file import write_landscape
 from landscape.interactive import page_html, save_page
 from landscape.interactive.content import landscape_content
 

@@ -18,13 +18,13 @@ import h5py
 import numpy as np
 import pytest
 from data_sets import with_test_set
+from landscape_examples import write_landscape
 from typer.testing import CliRunner
 from waiting import PATIENCE, wait_until
 
 from landscape import evaluate
 from landscape.cli import app
 from landscape.errors import LandscapeFormatError
-from landscape.grid.landscape_file import write_landscape
 from landscape.interactive.watch import FileWatch, WatchServer
 from landscape.planes import custom_plane
 from landscape.record.checks import PointStatus

@@ -3,12 +3,11 @@
 import json
 
 import pytest
-from landscape_examples import build
+from landscape_examples import build, write_landscape
 
 from landscape import Landscape
 from landscape.errors import LandscapeIdentityError
 from landscape.facts import sampling_text, summary_text
-from landscape.grid.landscape_file import write_landscape
 from landscape.interactive import save_page
 from landscape.interactive.page import page_html
 from landscape.interactive.watch import FileWatch

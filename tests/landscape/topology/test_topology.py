@@ -8,9 +8,9 @@ import pytest
 from calibration_surfaces import analytic_surfaces
 from command_line import invoke
 from figure_cases import build, build_line, build_unfinished
+from landscape_examples import write_landscape
 
 from landscape.facts import page_facts, summary_text
-from landscape.grid.landscape_file import write_landscape
 from landscape.interactive.content import landscape_content
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
