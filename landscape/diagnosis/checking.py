@@ -59,7 +59,7 @@ class _Check:
         run, unit = self._run, self._run.settings.unit
         there = run.present_numbers
         self._numbers = [there[place] for place in evenly_chosen(len(there), _CHECKPOINTS)]
-        self.facts += run_facts(run, self._numbers)
+        self.facts += run_facts(run, there, self._numbers)
         if len(there) < _FEWEST:
             remedy = "train longer, or collect in smaller intervals."
             self.findings.append(Finding("run", f"there are {len(there)} checkpoints.", f"at least {_FEWEST}.", remedy))

@@ -20,8 +20,8 @@ _MEANINGS = {
 }
 
 
-def run_facts(run: RunDirectory, numbers: Sequence[int]) -> Iterator[Fact]:
-    unit, there = run.settings.unit, sorted(run.metadata.files)
+def run_facts(run: RunDirectory, there: Sequence[int], numbers: Sequence[int]) -> Iterator[Fact]:
+    unit = run.settings.unit
     yield Fact("run", f"{run.path} has {len(there)} checkpoints; looked at: {unit}s {', '.join(map(str, numbers))}.")
     wanted = tuple(dict.fromkeys(number for interval in run.settings.intervals for number in interval))
     if missing := run.missing(wanted):

@@ -318,7 +318,9 @@ def test_the_generators_of_the_process_stay_where_they_are():
 def test_too_few_checkpoints(damaged):
     for number in range(1, 8):
         (damaged._path / f"ckpt_dir/Plain_{number}_epoch.safetensors").unlink()
-    expect(damaged.check(returns()), "run", "there are 2 checkpoints", "train longer")
+    found = damaged.check(returns())
+    expect(found, "run", "there are 2 checkpoints", "train longer")
+    assert " has 2 checkpoints; looked at: epochs 0, 8." in " ".join(found.facts[0].text.split())
 
 
 def test_layers_that_training_froze(tmp_path):
