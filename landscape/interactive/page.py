@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -154,7 +154,12 @@ def page_html(
         "plotly": tag,
         "script": code,
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("template.html"))
+    return filled("template.html", parts)
+
+
+def filled(template: str, parts: Mapping[str, str]) -> str:
+    """Returns a template of the assets with its parts, which are HTML."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset(template))
 
 
 def plotly_script() -> str:

@@ -38,7 +38,7 @@ from ..record.whole_file import kind_of
 from ..record.writer import is_being_written
 from ..scales.frame import ASPECTS
 from .content import landscape_content
-from .page import SCRIPT_NAME, page_html, plotly_script
+from .page import SCRIPT_NAME, filled, page_html, plotly_script
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,18 +52,6 @@ _SECONDS_OF_CONNECTION = 30.0
 _SECONDS_OF_SPEED = 120.0
 # Until all is measured, a browser loads the page of a chart anew.
 _SECONDS_OF_PAGE = 3
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-{refresh}<title>{name}</title>
-<style>body {{ font: 16px sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }} img {{ max-width: 100% }}
-pre {{ white-space: pre-wrap }}</style>
-<h1>{name}</h1>
-<p role="status">{progress}</p>
-{picture}<pre>{facts}</pre>
-</html>
-"""
 
 
 @dataclass(frozen=True)
@@ -100,8 +88,7 @@ class FileWatch:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._path, self._charts = path, charts
-        self._clock = clock
+        self._path, self._charts, self._clock = path, charts, clock
         _, self._cameras = offered_cameras(camera)
         self._lock = threading.Lock()
         self._stamp: tuple[int, ...] | None = None
@@ -266,7 +253,8 @@ class WatchServer(ThreadingHTTPServer):
                 picture, is_done = self._picture[1], progress.phase == "complete"
             facts, name, text = map(html.escape, (chart.facts(record), self.file_name, progress.text))
             again = "" if is_done else f'<meta http-equiv="refresh" content="{_SECONDS_OF_PAGE}">\n'
-            return _PAGE.format(refresh=again, name=name, progress=text, picture=picture, facts=facts).encode()
+            parts = {"refresh": again, "name": name, "progress": text, "picture": picture, "facts": facts}
+            return filled("chart.html", parts).encode()
         shown, heading = ([], self.file_name) if record is None else ([record], None)
         options: dict[str, Any] = {"aspect": self.aspect, "camera": self.camera, "heading": heading}
         return page_html(shown, script=SCRIPT_NAME, live=asdict(progress), **options).encode()

@@ -111,7 +111,7 @@ function mapPath({ landscape, frame }) {
 const LETTER_PIXELS = 6.2;
 
 // The plot says how much room there is.
-function mapLayout(landscape, { clientWidth: width, clientHeight: height }, cells, frame) {
+function mapLayout({ landscape, map: { clientWidth: width, clientHeight: height }, frame }, cells) {
   // The profile's handles lie on the frame and would cover numbers that are closer to it.
   const axis = { ...flatAxis(), showgrid: false, ticklabelstandoff: 8, automargin: true, constrain: "domain" };
   const range = (values) => (cells || values.length < 2 ? edges(values) : [values[0], values.at(-1)]);

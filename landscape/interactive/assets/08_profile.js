@@ -14,9 +14,9 @@ function alongLine(landscape, metric, [x0, y0, x1, y1]) {
   });
 }
 
-function profileTraces(points) {
+function curveOf(name, points, line, more = {}) {
   const places = { x: points.map(({ position }) => position), y: finite(points.map(({ value }) => value)) };
-  return [strokes("profile", places, { color: colour("accent"), width: 2.4 }, { hoverinfo: "none" })];
+  return strokes(name, places, { width: 2.4, ...line }, { hoverinfo: "none", ...more });
 }
 
 // One standard error around a curve: the traces below and above it.
@@ -79,7 +79,7 @@ function onAxis(traces, scale) {
 }
 
 // The axis of values has the scale of the card; several cards that share one have the same axis.
-function profileLayout(text, scale, xTitle, { shared }) {
+function profileLayout(text, scale, xTitle, shared) {
   const { tall } = scale;
   const logarithmic = scale.kind === "log";
   const ticks = logarithmic ? tall.axis(6, 0.07, (tick) => tick) : tall.axis(6, 0.07);

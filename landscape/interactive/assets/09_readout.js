@@ -140,8 +140,7 @@ function curveText(name, points) {
 
 // What a reader must know to read a picture: what is clipped, left out, not measured, or not to scale.
 
-function fillWarning(box, card) {
-  const { landscape, metric, scale, frame } = card;
+function fillWarning({ landscape, metric, scale, frame, map, warning: box }) {
   const values = landscape.values(metric);
   const texts = [];
   const sentence = (text) => text && texts.push(`${text[0].toUpperCase()}${text.slice(1)}.`);
@@ -165,7 +164,7 @@ function fillWarning(box, card) {
     for (const [side, end, number] of [above, below]) if (number > 0) texts.push(`Clipped: ${number} values ${side} ${end} are drawn at ${end}.`);
   }
   const kinds = {};
-  const contours = card.map.data?.[0].type === "contour";
+  const contours = map.data?.[0].type === "contour";
   for (let index = 0; index < values.length; index += 1) {
     const gap = landscape.missing(index, metric) ?? (landscape.status[index] === INTERPOLATED ? "interpolated" : null);
     if (gap) kinds[gap] = (kinds[gap] ?? 0) + 1;

@@ -140,13 +140,13 @@ class Card extends PointedCard {
     if (this.linked) this.linked = this.placeAt(this.linked);
     if (landscape.isLine) {
       const shared = (this.page.comparing || settings.low !== null || settings.high !== null) && !landscape.isDifference;
-      this.draw(this.profile, onAxis(lineTraces(this), this.scale), profileLayout(landscape.text(metric), this.scale, landscape.axis_labels[0], { shared }));
-      return fillWarning(this.warning, this);
+      this.draw(this.profile, onAxis(lineTraces(this), this.scale), profileLayout(landscape.text(metric), this.scale, landscape.axis_labels[0], shared));
+      return fillWarning(this);
     }
     this.line ??= this.usualEnds;
     this.section.style.setProperty("--time-bar", `${timeBarHeight(landscape.times)}px`);
     const traces = mapTraces(this);
-    const layout = mapLayout(landscape, this.map, traces[0].type === "heatmap", this.frame);
+    const layout = mapLayout(this, traces[0].type === "heatmap");
     // Beside others there is no room for the directions' names, which the note says.
     if (this.comparison.side) [layout.xaxis.title.text, layout.yaxis.title.text] = this.frame.floor;
     this.draw(this.map, traces, { ...layout, shapes: mapShapes(this) });
@@ -160,7 +160,7 @@ class Card extends PointedCard {
       this.moveCamera();
     }
     this.drawProfile();
-    return fillWarning(this.warning, this);
+    return fillWarning(this);
   }
 
   draw(plot, traces, layout) {
@@ -286,8 +286,8 @@ class Card extends PointedCard {
     this.chooser.show(ends, landscape.walked.length > 1);
     const text = landscape.text(metric);
     const shared = this.page.comparing && !landscape.isDifference;
-    const layout = profileLayout(text, this.scale, `distance along the line, ${unitOf([landscape])}`, { shared });
-    this.draw(this.profile, onAxis(profileTraces(this.points), this.scale), layout);
+    const layout = profileLayout(text, this.scale, `distance along the line, ${unitOf([landscape])}`, shared);
+    this.draw(this.profile, onAxis([curveOf("profile", this.points, { color: colour("accent") })], this.scale), layout);
     this.framed[2].spoken.textContent = curveText(text, this.points);
   }
 

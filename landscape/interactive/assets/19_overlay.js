@@ -72,7 +72,7 @@ class Overlay {
     const text = first.quantity === first.metric ? first.landscape.text(first.metric) : first.quantity;
     // On a phone there is room for half of a long title.
     const xTitle = this.plot.clientWidth < 560 ? this.xTitle.replace(", ", ",\n") : this.xTitle;
-    const layout = profileLayout(text, scale, xTitle, { shared: true });
+    const layout = profileLayout(text, scale, xTitle, true);
     Plotly.react(this.plot, onAxis(this.drawnCurves.flatMap((curve) => this.traces(curve)), scale), layout, config(MAP_BUTTONS));
     if (!this.listening) listen(this.plot, (event) => this.hovered(event), () => this.left());
     this.listening = true;
@@ -86,11 +86,11 @@ class Overlay {
 
   traces({ card, points }) {
     const { colour: own, dash } = this.comparison.style(card);
-    const [x, values] = [points.map(({ position }) => position), points.map(({ value }) => value)];
-    const mode = this.isLine && x.length < 150 ? "lines+markers" : "lines";
-    const curve = strokes(card.caption, { x, y: finite(values) }, { color: own, width: 2.4, dash }, { mode, hoverinfo: "none", marker: { size: 5, color: own } });
+    const mode = this.isLine && points.length < 150 ? "lines+markers" : "lines";
+    const curve = curveOf(card.caption, points, { color: own, dash }, { mode, marker: { size: 5, color: own } });
     const error = this.isLine ? card.landscape.errorOf(card.metric) : null;
-    return [...(error ? band(x, values, error, `rgba(${channels(own)},0.1804)`, ["band", "band"]) : []), curve];
+    const values = points.map(({ value }) => value);
+    return [...(error ? band(curve.x, values, error, `rgba(${channels(own)},0.1804)`, ["band", "band"]) : []), curve];
   }
 
   hovered(event) {
