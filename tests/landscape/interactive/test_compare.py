@@ -109,8 +109,8 @@ class TestSideBySide:
         two.check()
 
     def test_the_point_nearest_the_origin_is_nearest_in_weight_space(self, open_page):
-        """Where directions are neither at right angles nor as long as each other, coordinates tell another one."""
-        planes = [isotropic_plane(0.6, (3.0, 8.0), columns=41, rows=31) for _ in range(2)]
+        """Where directions are not at right angles, or not as long as each other, coordinates tell another one."""
+        planes = [isotropic_plane(cosine, (3.0, 8.0), columns=41, rows=31) for cosine in (0.6, 0.0)]
         opened = open_page(*planes, webgl=False)
         for text, value in (
             ("x of the start", -0.8),
