@@ -60,7 +60,7 @@ test-peers: .venv/.installed .venv-peers/.installed
 stress: .venv/.installed .venv-peers/.installed
 	$(BIN)/python tests/benchmarks/run.py --quick --peers .venv-peers/bin/python --output /dev/null
 	$(BIN)/python tests/benchmarks/curvature.py --quick --peers .venv-peers/bin/python
-	EVERY_PICTURE=1 $(BIN)/python $(PATIENT) tests/landscape/figures/test_nothing_is_cut_off.py
+	EVERY_PICTURE=1 $(BIN)/python $(PATIENT) tests/landscape/figures/test_nothing_is_cut_off.py tests/landscape/figures/test_multiples.py
 	EVERY_SEED=1 $(BIN)/python $(PATIENT) tests/collectors/second_order/test_digits.py
 	EVERY_TOLERANCE=1 $(BIN)/python $(PATIENT) tests/landscape/sampling/test_calibration.py
 	FLIPPED_EVERY=1 $(BIN)/python $(PATIENT) tests/landscape/record/test_digest.py
