@@ -143,13 +143,14 @@ def test_it_runs_to_its_page_and_goes_on_where_it_stopped(example, tmp_path):
     assert len(trained) >= 4
     assert len(losses) == 4 * 3
     (tmp_path / "8_plain_seed0" / "line_2.h5").unlink()
-    (tmp_path / "flagship.md").unlink()
-    # In this process, and one network after another: three more processes would only import everything once more.
-    program, experiment = example("run"), example("experiment")
-    for recipe in experiment.recipes(program.QUICK):
-        experiment.run_one(program.QUICK, recipe, 0, tmp_path)
-    program.show(program.QUICK, tmp_path, tmp_path)
-    assert (tmp_path / "flagship.md").read_text() == page
+    # In this process, and without the pictures, which take longer than all else.
+    settings, experiment, roughness = example("run").QUICK, example("experiment"), example("roughness")
+    found = {}
+    for recipe in experiment.recipes(settings):
+        experiment.run_one(settings, recipe, 0, tmp_path)
+        network = roughness.Surroundings.load(experiment.folder_of(tmp_path, recipe, 0), settings.lines)
+        found[recipe] = [roughness.Roughness.of(network)]
+    assert table == f"\n\n{example('findings').measured_text(settings, found)}\n\n"
     assert {file: file.stat().st_mtime_ns for file in trained} == trained
     for file, loss in losses.items():
         np.testing.assert_array_equal(Landscape.load(file).loss, loss)
