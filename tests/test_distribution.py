@@ -48,10 +48,10 @@ def test_the_source_distribution_holds_what_installs(built):
 
 def test_the_wheel_works_where_nothing_else_of_ours_is(built, tmp_path):
     (wheel,) = built.glob("*.whl")
-    run_python("-m", "venv", tmp_path / "venv")
+    run_python("-m", "venv", "--without-pip", tmp_path / "venv")
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     program = tmp_path / "venv/bin"
-    # The other packages are those of the environment that runs this; its links to the repository do not come along.
+    # pip and all others are those of the environment that runs this; its links to the repository do not come along.
     (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 

@@ -26,16 +26,16 @@ def pages_with_code():
 
 @pytest.fixture(scope="module")
 def programs():
-    """Where the pages' programs are that begin with the libraries loaded; the quick start begins as its readers do."""
+    """Where the pages' programs are that begin with the libraries loaded; the README's begin as a reader's do."""
     with warm_programs() as folder:
         yield folder
 
 
 @pytest.fixture(scope="module")
-def followed(tmp_path_factory):
+def followed(tmp_path_factory, programs):
     """A folder in which somebody has followed the quick start."""
     folder = tmp_path_factory.mktemp("documentation")
-    printed = run_page("quick_start.md", folder)
+    printed = run_page("quick_start.md", folder, programs)
     assert "share of the path's variance in the plane" in printed[-1]
     return folder
 

@@ -53,8 +53,8 @@ def test_the_scripts_of_the_page(tmp_path):
         run_page("queue.md", folder, f"{programs}:{warm}")
     merged = Landscape.load(folder / "run/shared_0-20_pca.h5")
     assert merged.complete
-    asked = ("--no-result", "--plan", "run/tiny_0-20_pca.h5", "--name", "whole", "--quiet", "--devices", "0")
-    command("run", "run", "--function", "my_training:callback_fn", *asked, folder=folder)
+    how = ("--function", "my_training:callback_fn", "--plan", "run/tiny_0-20_pca.h5", "--size", "20")
+    command("run", "run", *how, "--no-result", "--name", "whole", "--quiet", "--devices", "0", folder=folder)
     whole = Landscape.load(folder / "run/whole_0-20_pca.h5")
     for name, values in whole.metrics.items():
         np.testing.assert_array_equal(merged[name], values)

@@ -20,7 +20,7 @@ from roughness import Roughness, Surroundings
 DOCS = Path(__file__).resolve().parents[2]
 PROCESSES = 2
 ALL = Settings()
-QUICK = Settings(depths=(8, 14), seeds=1, epochs=4, channels=4, size=11, lines=2, line_size=11, samples=64)
+QUICK = Settings(depths=(8, 14), seeds=1, epochs=2, channels=4, size=9, lines=2, line_size=11, samples=64)
 
 
 def measure_all(settings: Settings, output: Path) -> None:
