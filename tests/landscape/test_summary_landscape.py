@@ -52,8 +52,9 @@ def run(trained, tmp_path):
 
 
 def generate(folder, callback=batch_norm, settings=None, device_ids=(0,), **more):
+    # Tuning a plan takes longer than these landscapes.
     return SummaryLandscape(folder).gen_landscapes_with_multi_process(
-        callback, settings, list(device_ids), progress=False, **more
+        callback, settings, list(device_ids), progress=False, **{"plan": PLAN, **more}
     )
 
 
@@ -70,7 +71,7 @@ def measured(trained, tmp_path_factory):
     """A run whose two landscapes are measured, and these; nothing of it must be changed."""
     folder = tmp_path_factory.mktemp("measured")
     shutil.copytree(trained / "ckpt_dir", folder / "ckpt_dir")
-    return folder, generate(folder)
+    return folder, generate(folder, plan=None)
 
 
 def direct_loss(parameters, buffers):

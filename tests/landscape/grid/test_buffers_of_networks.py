@@ -1,6 +1,7 @@
 """At each network that a line, a plane or a curve goes through, every buffer is its own, whatever kinds it has."""
 
 import copy
+import functools
 import warnings
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 
 from collectors.networks.torch_network import to_tensor
-from landscape import Measure, evaluate, line_between
+from landscape import Measure, MeasurementPlan, evaluate, line_between
 from landscape.functions import barrier, connect, measure_points
 from landscape.landscape import Landscape
 from landscape.planes import plane_through
@@ -18,7 +19,7 @@ from landscape.planes import plane_through
 GENERATOR = torch.Generator().manual_seed(0)
 INPUTS = torch.randn(60, 6, generator=GENERATOR) * 2 + 1
 CLASSES = torch.randint(0, 3, (60,), generator=GENERATOR)
-HOW = {"device_ids": [0], "progress": False}
+HOW = {"device_ids": [0], "progress": False, "plan": MeasurementPlan(batch_size=60)}
 pytestmark = pytest.mark.filterwarnings("ignore:the buffers .* differ between the networks")
 
 
@@ -62,6 +63,11 @@ OF_SEVERAL = ["scale", "index", "spectral", "pruned"]
 
 def network(kind, seed, *, normalized):
     """Returns a network whose buffers are those of a short training."""
+    return copy.deepcopy(trained(kind, seed, normalized))
+
+
+@functools.cache
+def trained(kind, seed, normalized):
     torch.manual_seed(seed)
     built = Buffered(kind, normalized=normalized).train()
     optimizer = torch.optim.SGD(built.parameters(), lr=0.3)
@@ -117,7 +123,7 @@ def test_the_corners_of_a_plane_are_the_networks(kind, buffers):
     plane = plane_through(*networks)
     corners = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]
     expected = [own_loss(each) for each in networks]
-    found = measure_points(plane, callback_fn, corners, buffers=buffers, device_ids=[0])
+    found = measure_points(plane, callback_fn, corners, buffers=buffers, device_ids=[0], plan=HOW["plan"])
     np.testing.assert_allclose(found["loss"], expected, rtol=1e-5)
     drawn = evaluate(plane, callback_fn, x=[0.0, 0.5, 1.0], y=[0.0, 0.5, 1.0], buffers=buffers, **HOW)
     np.testing.assert_allclose(drawn.loss[[0, 0, 2], [0, 2, 0]], expected, rtol=1e-5)
@@ -129,7 +135,7 @@ def test_the_corners_of_a_plane_are_the_networks(kind, buffers):
 @pytest.mark.parametrize("kind", ["scale", "pruned", "spectral"])
 def test_a_curve_is_fitted_at_the_networks_that_are_measured(kind):
     a, b, callback_fn = two(kind)
-    path = connect(a, b, callback_fn, steps=5, batch_size=60, learning_rate=1e-6, device_ids=[0], progress=False)
+    path = connect(a, b, callback_fn, steps=5, batch_size=60, learning_rate=1e-6, **HOW)
     settings = path.curve.settings
     places = [settings.place(step) for step in range(5)]
     found = [evaluate(path, callback_fn, x=[0.0, t], **HOW).loss[1] for t in places]

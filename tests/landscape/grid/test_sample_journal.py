@@ -69,11 +69,15 @@ def test_the_file_is_written_without_them_until_it_is_done(killed):
     assert max(sizes[:-1]) < sizes[-1] - chunks + 1024
 
 
-@pytest.mark.parametrize("left", ["both", "a torn end", "the file alone", "none of the latest"])
+# What is left, and at which shares of the survey the kill was.
+LEFT = {"both": (0, 0.5, 1), "a torn end": (0.5,), "the file alone": (0.5,), "none of the latest": (0, 1)}
+
+
+@pytest.mark.parametrize("left", LEFT)
 def test_what_a_kill_leaves_is_read_and_goes_on_to_the_same_bytes(killed, left, tmp_path):
     whole, folders, _ = killed
     complete = Landscape.load(whole / NAME)
-    for before in (folders[0], folders[len(folders) // 2], folders[-1]):
+    for before in [folders[int(moment * (len(folders) - 1))] for moment in LEFT[left]]:
         folder = shutil.copytree(before, tmp_path / before.name)
         journal = folder / JOURNAL
         content = journal.read_bytes()
