@@ -24,7 +24,7 @@ def with_own_places(text, home):
     """Puts this test's ports and folders into commands; each of them must occur. Returns the client's port, too."""
     head, dashboard, agent, client = free_ports(4)
     own = {
-        "ray start --head": f"ray start --head --port={head} --dashboard-port={dashboard} --num-cpus=2 "
+        "ray start --head": f"ray start --head --port={head} --dashboard-port={dashboard} --num-cpus=1 "
         f"--dashboard-agent-listen-port={agent} --ray-client-server-port={client} --temp-dir={home / 'ray'}",
         "http://127.0.0.1:8265": f"http://127.0.0.1:{dashboard}",
         "/shared/run": str(home / "run"),

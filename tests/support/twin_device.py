@@ -7,6 +7,7 @@ own.
 import contextlib
 import ctypes
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import types
 from pathlib import Path
 
 import torch
+from filelock import FileLock
 from scripts import run_script
 
 LOADED = []
@@ -33,11 +35,12 @@ for check in checks:
 print(json.dumps(found))
 """
 SOURCE = Path(__file__).with_name("twin_device.cpp")
+LIBRARY = "libtwin.so"
 
 
 def build_twins(folder):
     """Compiles the devices and returns the library's path; it takes some ten seconds."""
-    root, library = Path(torch.__file__).parent, folder / "libtwin.so"
+    root, library = Path(torch.__file__).parent, folder / LIBRARY
     includes = [f"-I{root / 'include'}", f"-I{root / 'include/torch/csrc/api/include'}"]
     options = ["-O0", "-std=c++20", "-fPIC", "-shared", "-w"]
     command = ["g++", *options, *includes, "-o", library, SOURCE, f"-L{root / 'lib'}", "-ltorch_cpu", "-lc10"]
@@ -73,10 +76,23 @@ def checks_of(cases):
     return found
 
 
-def failures_with_twins(folder, cases, *, float64=True):
+def built_once(factory):
+    """Returns the library's path; all files of tests, and all workers of pytest, share it."""
+    shared = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / "twin_device"
+    with FileLock(shared / "twin_device.lock"):
+        if not folder.exists():
+            build_twins(being_made := factory.mktemp("twin_device"))
+            being_made.rename(folder)
+    return folder / LIBRARY
+
+
+def failures_with_twins(factory, cases, *, float64=True):
     """Returns what went wrong in a process that has the devices, by check of a file."""
     folders = [str(cases.parent), str(SOURCE.parent)]
-    arguments = [str(build_twins(folder)), json.dumps([folders, cases.stem, checks_of(cases), float64])]
+    arguments = [str(built_once(factory)), json.dumps([folders, cases.stem, checks_of(cases), float64])]
     return json.loads(run_script(_SCRIPT, *arguments, patience=_PATIENCE).splitlines()[-1])
 
 

@@ -119,6 +119,8 @@ def check_error(found, kind, text, note):
 on_ray = pytest.mark.parametrize("workers_on", [RAY], indirect=True)
 # Spawned workers answer by the code of forked ones: only how they start and end is tried with all.
 ray_or_forked = pytest.mark.parametrize("workers_on", [RAY, "forked"], indirect=True)
+# What no kind of pool has a part in.
+on_forked = pytest.mark.parametrize("workers_on", ["forked"], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -146,19 +148,18 @@ def in_process():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("actors", [2, 3])
 @ray_or_forked
-def test_numbers_are_those_of_one_process(workers_on, in_process, actors, monkeypatch):
+def test_numbers_are_those_of_one_process(workers_on, in_process, monkeypatch):
     expected, description = in_process
     loss, network, dataset = case("batchnorm")
     plane = plane_of(network)
-    with workers_on(lambda: (loss, network, dataset, {}), OPTIONS, device_ids=tuple(range(actors)), plan=PLAN) as pool:
-        assert pool.workers == actors
+    with workers_on(lambda: (loss, network, dataset, {}), OPTIONS, device_ids=(0, 1, 2), plan=PLAN) as pool:
+        assert pool.workers == 3
         assert pool.description == description
-        for seconds in (1e-9, 0.05, 100.0) if actors == 2 else (1.0,):
+        for seconds in (1e-9, 0.05, 1.0, 100.0):
             monkeypatch.setattr(chunks, "CHUNK_SECONDS", seconds)
             pool.load(*plane)
-            assert len(pool.measure_origin()) == actors
+            assert len(pool.measure_origin()) == 3
             check_determinism(pool.measure_origin())
             assert values(pool.run(iter(tasks()))) == expected
         assert values(pool.run(iter([]))) == {}
@@ -243,8 +244,11 @@ class TestCallbacks:
         check_error(pickle.loads(pickle.dumps(found)), error, text, note)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("callback", [raising, strange])
-    @ray_or_forked
+    @pytest.mark.parametrize(
+        ("workers_on", "callback"),
+        [pytest.param("Ray", strange, marks=pytest.mark.slow), ("forked", raising), ("forked", strange)],
+        indirect=["workers_on"],
+    )
     def test_the_driver_raises_them(self, workers_on, callback):
         with pytest.raises(CallbackFunctionError) as caught:
             workers_on(callback, MeasurementOptions(), device_ids=(0,), plan=PLAN)
@@ -259,7 +263,7 @@ class TestCallbacks:
         assert ray_is_running() == (workers_on is RayPool)
 
     @pytest.mark.slow
-    @ray_or_forked
+    @on_forked
     def test_the_workers_must_agree(self, workers_on):
         text = (
             r"(?s)same network and samples on every worker, but the worker of device 7 has others:\s+{}.*"
@@ -341,6 +345,7 @@ class TestFailures:
         assert result.values == before
 
     @pytest.mark.slow
+    @pytest.mark.parametrize("workers_on", ["forked", SPAWNED], indirect=True)  # on Ray: test_ray_workers.py
     def test_a_point_that_kills_its_worker(self, paraboloid, monkeypatch):
         monkeypatch.setattr(chunks, "CHUNK_SECONDS", 0.005)
         paraboloid.load(*paraboloid_plane())
@@ -372,7 +377,7 @@ class TestFailures:
 
 
 @pytest.mark.slow
-@ray_or_forked
+@on_forked
 def test_workers_settle_on_the_plane(workers_on):
     """At a head of zeros all samples have the same loss; only the plane shows that this one belongs to its batches."""
     results = []
@@ -396,7 +401,9 @@ def test_workers_settle_on_the_plane(workers_on):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("workers_on", [SPAWNED], indirect=True)
 def test_a_language_model_with_tied_weights(workers_on):
+    """On the only kind of pool that no other test gives a network."""
     callback, plane = lambda: (*case("transformer"), {}), plane_of(seeded(TinyTransformer))
     points = [PointTask(index, point) for index, point in enumerate(GRID[:6])]
     results = []

@@ -115,35 +115,37 @@ def ids(pool):
     return [worker.place.devices for worker in pool._crew.workers]
 
 if __name__ == "__main__":
-    # Ray believes in three GPUs that are not there, and hands them out as it does real ones.
+    # Ray believes in three GPUs that are not there, and hands them out as it does real ones. GPUs and MIG instances
+    # that have UUIDs are meant by their places in the list.
+    os.environ["CUDA_VISIBLE_DEVICES"] = "GPU-7,MIG-8,GPU-9"
     ray.init("local", num_cpus=8, num_gpus=3, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     # JAX may set aside three quarters of a GPU's memory, which its workers share.
     with open_pool(GivenDevices, OPTIONS, device_ids=[0], workers_per_device=2) as halves:
-        assert numbers(halves) == [10.375, 10.375], numbers(halves)
+        assert numbers(halves) == [17.375, 17.375], numbers(halves)
         assert ids(halves) == [(0,), (0,)]
         # Two halves of a GPU are nobody else's, and neither is the one whose second half is free.
         wait_until_free(2)
         with open_pool(GivenDevices, OPTIONS, workers_per_device=2) as others:
-            assert sorted(numbers(others)) == [11.375, 11.375, 12.375, 12.375], numbers(others)
+            assert sorted(numbers(others)) == [18.375, 18.375, 19.375, 19.375], numbers(others)
             refused("every GPU of the cluster is busy")
             refused("every GPU of the cluster is busy", workers_per_device=2)
             refused("no 2 devices are free", devices_per_worker=2)
             assert report_devices().workers == ()
         wait_until_free(2)
         with open_pool(GivenDevices, OPTIONS, devices_per_worker=2) as pair:
-            assert numbers(pair) == [112], numbers(pair)
+            assert numbers(pair) == [198], numbers(pair)
             assert [set(devices) for devices in ids(pair)] == [{1, 2}]
         assert ray.is_initialized()
         wait_until_free(2)
-        with open_pool(GivenDevices, OPTIONS) as rest:
+        with open_pool(GivenDevices, OPTIONS, device_ids=[2, 1]) as rest:
             assert type(rest) is RayPool
-            assert sorted(numbers(rest)) == [11, 12]
+            assert sorted(zip(ids(rest), numbers(rest))) == [((1,), 18), ((2,), 19)], (ids(rest), numbers(rest))
             results = {item.key: item.values["loss"] for item in rest.run([PointTask(n, (n / 9,)) for n in range(9)])}
-            assert results.keys() == set(range(9)) and {*results.values()} <= {11, 12}, results
+            assert results.keys() == set(range(9)) and {*results.values()} <= {18, 19}, results
         wait_until_free(2)
         refused("device_ids [0] are busy or absent on the cluster; free are [1, 2]", device_ids=[0])
         wait_until_free(2)
-        refused("device_ids [0] are busy", device_ids=[0], workers_per_device=3)
+        refused("device_ids [0] are busy", device_ids=[0], workers_per_device=2)
         wait_until_free(2)
         report = report_devices(workers_per_device=2)
         assert (report.where, report.kind, len(report.workers)) == ("cluster", "GPU", 4), report
@@ -152,35 +154,18 @@ if __name__ == "__main__":
         assert "2 of 3 GPU free" in str(report)
         # A worker that is started again gets its own GPU back.
         os.kill(halves.process_ids[0], signal.SIGKILL)
-        assert numbers(halves) == [10.375, 10.375], numbers(halves)
+        assert numbers(halves) == [17.375, 17.375], numbers(halves)
     wait_until_free(3)
     assert ray.get(ray.put(3)) == 3
     ray.shutdown()
-    assert type(open_pool(GivenDevices, OPTIONS, device_ids=[0])) is InProcessPool
-
-    # GPUs and MIG instances that have UUIDs are meant by their places in the list.
-    os.environ["CUDA_VISIBLE_DEVICES"] = "GPU-7,MIG-8,GPU-9"
-    ray.init("local", num_cpus=8, num_gpus=3, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-    with open_pool(GivenDevices, OPTIONS, device_ids=[2, 1]) as pool:
-        assert sorted(zip(ids(pool), numbers(pool))) == [((1,), 18), ((2,), 19)], (ids(pool), numbers(pool))
     del os.environ["CUDA_VISIBLE_DEVICES"]
-    ray.shutdown()
-
-    # Without GPUs, devices are slots; their CPUs are joined, and the threads with them.
-    ray.init("local", num_cpus=8, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
-    with open_pool(GivenDevices, OPTIONS, device_ids=[0, 1, 2, 3], devices_per_worker=2) as pool:
-        assert pool.workers == 2
-        wait_until_free(4, "CPU")
-        report = report_devices([0, 1], devices_per_worker=2)
-        assert [(worker.devices, worker.cores, worker.threads) for worker in report.workers] == [((0, 1), None, 2)]
-        assert "cores as the cluster gives them, 2 threads" in str(report), str(report)
-    ray.shutdown()
+    assert type(open_pool(GivenDevices, OPTIONS, device_ids=[0])) is InProcessPool
     print("good")
 """
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(5 * PATIENCE)  # Ray starts three times with some twenty workers, which takes a busy machine long
+@pytest.mark.timeout(5 * PATIENCE)  # some fifteen workers of Ray start, which takes a busy machine long
 @pytest.mark.parametrize("script", [PINNED, LOGICAL_GPUS], ids=["pinned", "logical GPUs"])
 def test_places(run_python, support_folder, own_ray, script):
     result = run_python(script, support_folder, RAY_AUTH_TOKEN="0123456789" * 4, **AS_OTHERS, timeout=PATIENCE * 4)

@@ -21,7 +21,7 @@ CASES = Path(__file__).with_name("spread_cases.py")
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory):
     """What went wrong in a process that has two devices, by check."""
-    return failures_with_twins(tmp_path_factory.mktemp("twins"), CASES)
+    return failures_with_twins(tmp_path_factory, CASES)
 
 
 def spread_over(*devices):

@@ -15,7 +15,7 @@ CASES = Path(__file__).with_name("float64_cases.py")
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory):
     """What went wrong in a process that has such devices, by check."""
-    return failures_with_twins(tmp_path_factory.mktemp("twins"), CASES, float64=False)
+    return failures_with_twins(tmp_path_factory, CASES, float64=False)
 
 
 @pytest.mark.slow
