@@ -531,6 +531,7 @@ class TestEvaluatorFrom:
         assert "loss@validation" in found.metrics
 
 
+@imports_twice
 def test_only_the_package_that_is_used_is_imported(tmp_path):
     code = """
 import importlib, os, sys
@@ -547,7 +548,7 @@ for name, other in (("lightning.pytorch", "pytorch_lightning"), ("pytorch_lightn
         sys.exit()
     assert os.waitpid(fork, 0)[1] == 0, name
 """
-    run_script(code, cwd=tmp_path)
+    run_script(code, cwd=tmp_path, patience=2 * PATIENCE)
 
 
 @takes_minutes
