@@ -18,7 +18,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 KEEPS = installed("jax") and os.environ["JAX_COMPILATION_CACHE_DIR"] == COMPILED.name
 if KEEPS and KEPT.is_dir():
-    shutil.copytree(KEPT, COMPILED.name, dirs_exist_ok=True)
+    # What another session is writing has a point before its name.
+    shutil.copytree(KEPT, COMPILED.name, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
 
 # The functions of tests are small: optimizing them takes longer than they do.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
