@@ -1,4 +1,4 @@
-"""Which frameworks' tests run here, with little compiling: what JAX has compiled for one of them is there for all."""
+"""Which frameworks' tests run here, and how they compile less."""
 
 import os
 import shutil
@@ -22,7 +22,8 @@ if KEEPS and KEPT.is_dir():
     shutil.copytree(KEPT, COMPILED.name, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
 
 # The functions of tests are small: optimizing them takes longer than they do.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+if runs_here("jax") or runs_here("keras"):
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 # MindSpore makes the program of a convolution anew at each call: for AVX-512 that takes 20 times as long as the
 # convolution of a test.
