@@ -54,6 +54,14 @@ def loaded(opened):
 
 
 @pytest.fixture(scope="module")
+def of_some(case):
+    """An evaluator of the first 24 samples, which tests share."""
+    evaluator = open_evaluator(case.build(), num_samples=24)
+    yield evaluator
+    evaluator.close()
+
+
+@pytest.fixture(scope="module")
 def interpolating(case):
     """An evaluator that interpolates buffers, which tests share, and a plane for it."""
     evaluator, plane = load(case.build(), buffers="interpolate")
@@ -184,14 +192,13 @@ def test_nan_stays_nan(loaded):
     assert np.isnan(values["loss"][0])
 
 
-def test_fewer_samples(case, loaded):
-    built = case.build()
-    evaluator = open_evaluator(built, num_samples=24)
-    some = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)))["loss"][0]
-    assert evaluator.description.num_samples == 24
-    whole, _ = loaded
+def test_fewer_samples(of_some, loaded):
+    whole, plane = loaded
+    of_some.load(*plane)
+    some = of_some.measure(np.zeros((1, 2)))["loss"][0]
+    assert of_some.description.num_samples == 24
     assert whole.description.num_samples >= 40
-    assert whole.description.samples_sha256 != evaluator.description.samples_sha256
+    assert whole.description.samples_sha256 != of_some.description.samples_sha256
     assert whole.measure(np.zeros((1, 2)))["loss"][0] != some
 
 
@@ -290,28 +297,26 @@ def test_wrong_points_are_named(case):
     evaluator.close()
 
 
-def test_several_data_sets_are_each_what_they_are_alone(case):
+def test_several_data_sets_are_each_what_they_are_alone(case, opened, of_some):
     """Bit for bit under one plan; the loss, its standard error and every metric."""
     model, network, dataset, metrics = built = case.build()
-    sets, counts = {"train": dataset, "test": case.build()[2]}, {"train": 24}
-    together = open_evaluator((model, network, sets, metrics), num_samples=counts)
+    sets, alone = {"train": dataset, "test": case.build()[2]}, {"train": of_some, "test": opened[0]}
+    together = open_evaluator((model, network, sets, metrics), num_samples={"train": 24})
     plane = own_plane(built, together)
     points = np.random.default_rng(3).normal(size=(9, 2))
 
     def measured(evaluator):
         evaluator.load(*plane, far_points=[(1.0, 1.0)])
         found = evaluator.measure(points), evaluator.measure_state(plane[0], plane[2])
-        description = evaluator.description
-        evaluator.close()
-        return description, *found
+        return evaluator.description, *found
 
     description, values, state = measured(together)
+    together.close()
     assert [item.name for item in description.datasets] == list(sets)
     assert description.num_samples == 24
     seen = []
     for name in sets:
-        alone = case.build()
-        expected_description, expected, expected_state = measured(open_evaluator(alone, num_samples=counts.get(name)))
+        expected_description, expected, expected_state = measured(alone[name])
         (found,) = (item for item in description.datasets if item.name == name)
         assert found.samples_sha256 == expected_description.samples_sha256
         for metric in expected_description.metrics:
@@ -399,10 +404,11 @@ def test_the_losses_of_single_samples_make_the_loss_and_its_error(opened):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:along random lines the loss is no parabola")  # ReLU has kinks
-def test_networks_are_compared(case):
+def test_networks_are_compared(case, opened):
     built = case.build()
-    evaluator = open_evaluator(case.build())
-    values = measure_plane(evaluator, own_plane(built, evaluator), np.zeros((1, 2)), far_points=[(1.0, 1.0)])
+    evaluator, plane = opened
+    evaluator.load(*plane, far_points=[(1.0, 1.0)])
+    values = evaluator.measure(np.zeros((1, 2)))
     recipes = {name: [another(built[1], seed)] for seed, name in enumerate("ab")}
     found = compare(
         recipes, case.build, directions=4, points=3, trace_lines=1, device_ids=[0], progress=False,

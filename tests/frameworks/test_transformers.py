@@ -181,25 +181,30 @@ def begin(self, *arguments, **options):
     self.distributed_type = DistributedType.MULTI_GPU
 
 if __name__ == "__main__":
-    options = {{}}
-    if {fsdp!r}:
-        start, state.PartialState.__init__ = state.PartialState.__init__, begin
-        options = {{"fsdp": True, "fsdp_config": {{"fsdp_version": 2, "transformer_layer_cls_to_wrap": ["GPT2Block"]}}}}
-    collector = SummaryCollector(sys.argv[1], collect_landscape={{"unit": "step", "intervals": [range(0, 13)]}})
-    callbacks = [collector, CrashAfter({crash!r})]
-    training = trainer(seeded(make_gpt2), sys.argv[1] + "_output", callbacks, **options)
-    training.train()
-    # One write, so that the other process cannot come between.
-    sys.stdout.write(f"rank {{training.args.process_index}} steps {{training.state.global_step}}\\n")
+    for name in {names!r}:
+        options = {{}}
+        if name == "divided":
+            for item in (state.AcceleratorState, state.GradientState, state.PartialState):
+                item._reset_state()  # what it remembers of the training before
+            start, state.PartialState.__init__ = state.PartialState.__init__, begin
+            wrapped = {{"fsdp_version": 2, "transformer_layer_cls_to_wrap": ["GPT2Block"]}}
+            options = {{"fsdp": True, "fsdp_config": wrapped}}
+        folder = sys.argv[1] + "/" + name
+        collector = SummaryCollector(folder, collect_landscape={{"unit": "step", "intervals": [range(0, 13)]}})
+        callbacks = [collector, CrashAfter({crash!r})]
+        training = trainer(seeded(make_gpt2), folder + "_output", callbacks, **options)
+        training.train()
+        # One write, so that the other process cannot come between.
+        sys.stdout.write(f"{{name}} rank {{training.args.process_index}} steps {{training.state.global_step}}\\n")
     leave()
 """
 
 
-def run_script(tmp_path, crash, *launcher, name="run", fsdp=False):
+def run_script(tmp_path, crash, *launcher, names=("run",)):
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(folders=FOLDERS, crash=crash, fsdp=fsdp))
+    script.write_text(SCRIPT.format(folders=FOLDERS, crash=crash, names=names))
     return subprocess.run(
-        [sys.executable, *launcher, str(script), str(tmp_path / name)], cwd=tmp_path, capture_output=True,
+        [sys.executable, *launcher, str(script), str(tmp_path)], cwd=tmp_path, capture_output=True,
         text=True, timeout=3 * PATIENCE, check=False,
     )  # fmt: skip
 
@@ -211,32 +216,31 @@ imports_three_times = pytest.mark.timeout(8 * PATIENCE)
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
-    """What two processes recorded that have each parameter whole."""
-    folder = tmp_path_factory.mktemp("two_processes")
-    result = run_script(folder, None, *LAUNCHER)
+    """A folder with what two processes recorded: each parameter whole, then divided among them."""
+    folder, names = tmp_path_factory.mktemp("two_processes"), ("run", "divided")
+    result = run_script(folder, None, *LAUNCHER, names=names)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert sorted(re.findall(r"rank (\d) steps (\d+)", result.stdout)) == [("0", "6"), ("1", "6")]
-    return folder / "run"
+    for name in names:
+        assert sorted(re.findall(rf"{name} rank (\d) steps (\d+)", result.stdout)) == [("0", "6"), ("1", "6")]
+    return folder
 
 
 @imports_three_times
 def test_two_processes(two_processes):
-    run = RunDirectory(two_processes)
+    run = RunDirectory(two_processes / "run")
     assert run.present(tuple(range(20))) == list(range(7))
     assert run.metadata.step_per_epoch == 2
-    assert all(not name.startswith("module.") for name in weights(two_processes, 6))
+    assert all(not name.startswith("module.") for name in weights(two_processes / "run", 6))
 
 
 @imports_three_times
 @pytest.mark.slow
-def test_two_processes_that_divide_the_parameters(two_processes, tmp_path):
-    result = run_script(tmp_path, None, *LAUNCHER, name="divided", fsdp=True)
-    assert result.returncode == 0, result.stdout + result.stderr
-    plain, divided = RunDirectory(two_processes), RunDirectory(tmp_path / "divided")
+def test_two_processes_that_divide_the_parameters(two_processes):
+    plain, divided = (RunDirectory(two_processes / name) for name in ("run", "divided"))
     assert divided.metadata.network == plain.metadata.network
     assert divided.present(tuple(range(20))) == list(range(7))
     for number in range(7):
-        assert_same(weights(tmp_path / "divided", number), weights(two_processes, number), atol=1e-6)
+        assert_same(weights(two_processes / "divided", number), weights(two_processes / "run", number), atol=1e-6)
 
 
 def test_a_script_that_dies_loses_nothing(tmp_path):
