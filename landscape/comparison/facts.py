@@ -135,12 +135,17 @@ def _answer_lines(answer: Answer, pairs: int) -> list[str]:
     ]
     if answer.reason:
         lines.append(f"  {capital(answer.reason)}")
-    unit = "directions" if answer.method in (BOOTSTRAP, OF_DIRECTIONS) else "networks of each"
-    if answer.needed is not None:
-        lines.append(f"  A difference of {100 * EFFECT:g} % would show in 4 of 5 cases with {answer.needed} {unit}.")
-    elif answer.method in (WELCH, PAIRED):
-        lines.append(f"  A difference of {100 * EFFECT:g} % needs more directions; more networks alone do not show it.")
+    if answer.needed is not None or answer.method in (WELCH, PAIRED):
+        lines.append(f"  {what_shows(answer)}")
     return lines
+
+
+def what_shows(answer: Answer) -> str:
+    """Returns how many networks or directions would show a difference of 10 %, in a sentence."""
+    if answer.needed is None:
+        return f"More networks alone would not show a difference of {100 * EFFECT:g} %; measure more directions."
+    unit = "directions" if answer.method in (BOOTSTRAP, OF_DIRECTIONS) else "networks of each recipe"
+    return f"With {answer.needed} {unit}, a difference of {100 * EFFECT:g} % would show in 4 of 5 cases."
 
 
 def _spread_lines(means: list[RecipeMean], directions: int) -> list[str]:
@@ -148,11 +153,12 @@ def _spread_lines(means: list[RecipeMean], directions: int) -> list[str]:
     if not measured:
         return []
     networks, lines = (np.mean([getattr(item, name) for item in measured]) for name in ("spread", "direction_spread"))
-    text = f"spread between networks {networks:.3g}, between the directions of one network {lines:.3g}"
+    text = f"spread between networks {networks:.3g}, between the directions of one network {lines:.3g}."
     needed = [item.directions_needed for item in measured if item.directions_needed is not None]
     if len(needed) == len(measured):
-        return [f"{text}; {max(needed)} directions would make their part a tenth of the networks'."]
+        drawn = f"With {max(needed)} direction{'' if max(needed) == 1 else 's'}"
+        return [f"{text} {drawn}, a tenth of the spread between networks would come from which directions are drawn."]
     return [
-        f"{text}; most of what tells the networks of a recipe apart is the chance of {directions} directions, so that "
-        "more directions narrow the intervals too."
+        f"{text} Most of the spread between networks comes from which {directions} directions were drawn: more "
+        "directions make the intervals shorter."
     ]

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from workers.metric_names import MetricName
 
-from ..comparison.answers import EFFECT, INCONCLUSIVE, NO_INTERVAL, Answer
+from ..comparison.answers import INCONCLUSIVE, NO_INTERVAL, Answer
 from ..comparison.comparison import Comparison
+from ..comparison.facts import what_shows
 from ..comparison.statistics import Estimate
 from ..curvature.data import CurvatureData
 from ..drawing.texts import unit_of
@@ -60,8 +61,8 @@ def answer_end(findings: Findings) -> Found:
         statements += [Statement(text, lowest, SHARPNESS), *_along(bends)]
         verdict = _stationary(findings, trend, float(curvature.gradient_norm[0]), largest, lowest, bends)
     if trend is not None and falls:
-        ends = trend.text.partition(", by a straight line")[0]
-        verdict = f"still falling: {ends[:1].lower()}{ends[1:]}, which is more than {_OF_RANGE}"
+        ends = trend.text.partition("; this is")[0]
+        verdict = f"still falling: {ends[:1].lower()}{ends[1:]}; this is more than {_OF_RANGE}"
     return [verdict], statements
 
 
@@ -83,20 +84,18 @@ def _stationary(
     little = SHARE * steepest
     slowest = lowest.low if lowest.low > little else largest.value if largest.low > 0 else steepest
     if not gradient**2 <= 2 * slowest * SHARE * scale:
-        moves = "it is not sure that the loss falls: training or samples may be noisy"
+        moves = "but it is not certain that the loss falls: training or samples may be noisy"
         if trend is not None and trend.number.low > 0:
-            moves = "the loss rises"
-        return Unknown(f"not known: the gradient is not zero there, and {moves}")
+            moves = "and the loss rises"
+        return Unknown(f"not known: the gradient is not zero there, {moves}")
     if not bends:
-        without = "the loss of each sample is not known, so that the curvature has no interval"
+        without = "the loss of each sample is not known, so the curvature has no interval"
         return Unknown(f"not known: {findings.missing.get('bottom') or without}")
     main = bends[0]
     if main.few:
         return Unknown(f"not known: {main.few}")
     if not abs(main.number.value - lowest.value) <= _AGREEMENT * abs(lowest.value) + little:
-        return Unknown(
-            "not known: the loss is no parabola as far as it was measured, and its curvature has no interval"
-        )
+        return Unknown("not known: the loss is not a parabola where it was measured, so its curvature has no interval")
     by_chance = Unknown("not known: the lowest curvature may be chance, with so few samples")
     here = f"on these {main.name}"
     if lowest.low > -little and lowest.high < little:
@@ -115,7 +114,7 @@ def _stationary(
     others = [bend for bend in bends[1:] if not bend.is_sure or (bend.number.value > 0) != (lowest.value > 0)]
     if others:
         return Unknown(f"not known: {kind}, but the {others[0].name} do not confirm it")
-    return kind if len(bends) > 1 else f"{kind}; whether on others too, a second data set would tell"
+    return kind if len(bends) > 1 else f"{kind}; a second data set would tell whether it is one on other samples too"
 
 
 def _trend(path: LandscapeData) -> Statement | None:
@@ -144,7 +143,10 @@ def _trend(path: LandscapeData) -> Statement | None:
         loss="checkpoints/loss",
     )  # fmt: skip
     ends = f"From {unit} {found.number[first]} to {unit} {found.number[last]}"
-    text = f"{ends} the loss changed by {plus_minus(change)}, by a straight line through {count} checkpoints."
+    text = (
+        f"{ends} the loss changed by {plus_minus(change)}; this is the change of a straight line through {count} "
+        "checkpoints."
+    )
     return Statement(text, change, "path")
 
 
@@ -160,12 +162,12 @@ def _one_step(evidence: Evidence, curvature: CurvatureData) -> Statement:
     formula = "norm[0] ** 2 / (2 * values[0, 0]) / abs(loss[0])"
     places = {"norm": "gradient_norm", "values": "eigenvalues", "loss": "loss"}
     number = evidence.number(formula, kind="on these samples, if the loss is a parabola", **places)
-    length = f"The gradient of the loss has the length {curvature.gradient_norm[0]:.3g}"
+    length = f"The length of the loss's gradient is {curvature.gradient_norm[0]:.3g}"
     if not math.isfinite(number.value):
         return Statement(f"{length}.", evidence.exact("norm[0]", norm="gradient_norm"), SHARPNESS)
     text = (
-        f"{length}: if the loss is a parabola, one step of gradient descent with the rate 1 / (largest eigenvalue) "
-        f"lowers it by {percent(number)}, on these samples."
+        f"{length}. If the loss is a parabola, one step of gradient descent with the learning rate 1 / (largest "
+        f"eigenvalue) lowers the loss of these samples by {percent(number)}."
     )
     return Statement(text, number, SHARPNESS)
 
@@ -197,8 +199,11 @@ def _bends(bottom: LandscapeData) -> list[_Bend]:
 
 def _along(bends: Sequence[_Bend]) -> Iterator[Statement]:
     for place, bend in enumerate(bends):
-        which, searched = ("the", "; it was not searched on them") if place else ("these", "")
-        text = f"Along its eigenvector, the losses of {which} {bend.name} bend by {plus_minus(bend.number)}{searched}."
+        which, searched = ("the", ", on which it was not searched,") if place else ("these", "")
+        text = (
+            f"Along the eigenvector of the lowest eigenvalue, the loss of {which} {bend.name}{searched} bends by "
+            f"{plus_minus(bend.number)}."
+        )
         yield Statement(text, bend.number)
 
 
@@ -208,7 +213,7 @@ def answer_flatness(findings: Findings) -> Found:
     if curvature is not None and np.isfinite(curvature.eigenvalues[0, 0]):
         evidence = Evidence.of_curvature(curvature)
         largest = eigenvalue(evidence, 0)
-        text = f"In the sharpest direction the loss bends by {plus_minus(largest)}, the largest eigenvalue."
+        text = f"In the sharpest direction the loss bends by {plus_minus(largest)}; this is the largest eigenvalue."
         statements.append(Statement(text, largest, SHARPNESS))
         statements += [*_mean_curvature(curvature, evidence), *_edge(curvature, evidence)]
         verdicts.append(f"the largest eigenvalue is {largest.value:.3g}")
@@ -217,13 +222,15 @@ def answer_flatness(findings: Findings) -> Found:
     ring, left_out = (None, "") if around is None else _ring(around)
     if around is not None and ring is not None:
         how, distance = around.attributes.get("normalization"), RADIUS * float(around.directions.norms.mean())
-        change = f"{ring.value:.3g} on average ({ring.low:.3g} to {ring.high:.3g} over its directions){left_out}"
+        change = (
+            f"{ring.value:.3g} on average ({ring.low:.3g} to {ring.high:.3g}, depending on the direction){left_out}"
+        )
         text = (
-            f"On the plane of two random directions ({how}-normalized), at the distance {distance:.3g} from the end, "
-            f"half the length of a direction, the loss differs from that of the end by {change}."
+            f"A plane was measured around the end, of two random directions ({how}-normalized). At a distance of "
+            f"{distance:.3g}, half the length of a direction, its loss differs from that of the end by {change}."
         )
         statements.append(Statement(text, ring, AROUND))
-        verdicts.append(f"at the distance {distance:.3g} around it the loss differs by {change}")
+        verdicts.append(f"at a distance of {distance:.3g} from the end the loss differs by {change}")
     reason = findings.missing.get("end") or "nothing finite was measured around the end"
     return verdicts or [Unknown(f"not known: {reason}")], statements
 
@@ -236,8 +243,8 @@ def _mean_curvature(curvature: CurvatureData, evidence: Evidence) -> Iterator[St
             kind="95 % interval over random directions", trace="trace", low="trace_low", high="trace_high",
         )  # fmt: skip
         text = (
-            f"In a random direction of length 1 it bends by {plus_minus(number)} on average: the sum of all "
-            f"eigenvalues, divided by the {weights:,} weights."
+            f"In a random direction of length 1 the loss bends by {plus_minus(number)} on average; this is the sum of "
+            f"all eigenvalues divided by the number of weights, {weights:,}."
         )
         yield Statement(text, number, SHARPNESS)
 
@@ -249,8 +256,8 @@ def _edge(curvature: CurvatureData, evidence: Evidence) -> Iterator[Statement]:
     if isinstance(rate, int | float) and rate > 0:
         number = eigenvalue(evidence, 0, form=f"({{}}) * {rate:.10g} / 2", kind="from its residual")
         text = (
-            f"The largest eigenvalue is {plus_minus(number)} times 2 / learning rate, above which gradient descent "
-            "without momentum cannot settle (Cohen et al. 2021)."
+            "Gradient descent without momentum cannot settle where the largest eigenvalue is above 2 / learning rate "
+            f"(Cohen et al. 2021). Here it is {plus_minus(number)} times that limit."
         )
         yield Statement(text, number, ALONG)
 
@@ -264,23 +271,23 @@ def _over_the_run(along: CurvatureData) -> Iterator[Statement]:
     number, highest = (eigenvalue(evidence, 0, row) for row in (last, top))
     if top == last or not highest.low > number.high:
         # Of eigenvalues that are equal but for rounding none is the largest.
-        found = "with a largest" if top == last else "by more than their residuals, with a largest"
+        found = "" if top == last else ", by more than their residuals"
         text = (
-            f"Of {len(rows)} checkpoints none is sharper than the last one, {unit} {along.number[last]}, {found} "
-            f"eigenvalue of {plus_minus(number)}."
+            f"Of {len(rows)} checkpoints none is sharper than the last one, {unit} {along.number[last]}{found}; its "
+            f"largest eigenvalue is {plus_minus(number)}."
         )
     else:
-        of_it = ""
+        times = ""
         if number.low > 0:  # of what bends down a share says nothing
             end, other = (f"(values[{row}, 0] {{}} residuals[{row}, 0])" for row in (last, top))
-            number, of_it = evidence.number(
+            number, times = evidence.number(
                 f"values[{last}, 0] / values[{top}, 0]",
                 *(f"{end.format(sign)} / {other.format(opposite)}" for sign, opposite in ("-+", "+-")),
                 kind="from the residuals of both", values="eigenvalues", residuals="residuals",
-            ), " of it"  # fmt: skip
+            ), " times that"  # fmt: skip
         text = (
-            f"Of {len(rows)} checkpoints, {unit} {along.number[top]} is the sharpest, with a largest eigenvalue of "
-            f"{highest.value:.4g}; that of the last one is {plus_minus(number)}{of_it}."
+            f"Of {len(rows)} checkpoints, {unit} {along.number[top]} is the sharpest: its largest eigenvalue is "
+            f"{highest.value:.4g}. The largest eigenvalue of the last checkpoint is {plus_minus(number)}{times}."
         )
     yield Statement(text, number, ALONG)
 
@@ -321,15 +328,13 @@ def answer_recipes(findings: Findings) -> Found:
     statements, verdicts = [], []
     for place, answer in enumerate(comparison.table()):
         number = _number(comparison, answer, place)
-        rises = " and ".join(f"{means[name]:.3g} around those of {name}" for name in (answer.first, answer.second))
+        rises = " and ".join(f"by {means[name]:.3g} for {name}" for name in (answer.first, answer.second))
         text = (
-            f"To the radius {radius:g} along random lines through the networks, the loss rises on average by {rises}: "
-            f"a difference of {plus_minus(number)}"
+            f"Along random lines through the networks, to the radius {radius:g}, the loss rises on average {rises}; "
+            f"the difference is {plus_minus(number)}"
         )
         reason = f"; {answer.reason.rstrip('.')}" if answer.reason else ""
-        needed = ""
-        if answer.needed is not None:
-            needed = f" A difference of {100 * EFFECT:g} % would show in 4 of 5 cases with {answer.needed} of each."
+        needed = f" {what_shows(answer)}" if answer.needed is not None else ""
         statements.append(Statement(f"{text}{reason}.{needed}", number, RECIPES))
         undecided = {INCONCLUSIVE: "the interval of the difference holds 0", NO_INTERVAL: answer.reason}
         why = undecided.get(answer.verdict)

@@ -175,7 +175,7 @@ class ReportMeasuring:
             return None
         loss, lowest = float(curvature.loss[0]), float(curvature.eigenvalues[0, -1])
         if not (math.isfinite(loss) and loss and math.isfinite(lowest)) or abs(lowest) <= curvature.residuals[0, -1]:
-            self.missing["bottom"] = "the lowest eigenvalue is zero as far as it is known, or the loss is"
+            self.missing["bottom"] = "the loss is zero, or the lowest eigenvalue may be zero"
             return None
         line = curvature.plane(None, BOTTOM, rise=_RISE * abs(loss))
         place = self.folder / f"{self.stem}_bottom_{self.numbers[-1]}.h5"
@@ -183,7 +183,7 @@ class ReportMeasuring:
         try:
             measured = measure_plane(line, self.callback_fn, Grid(3), options, place)
         except SampleLossesError:
-            self.missing["bottom"] = "the loss has no value for each sample, without which it has no interval"
+            self.missing["bottom"] = "the loss has no value for each sample, so its curvature has no interval"
             return None
         if measured is None:
             return None

@@ -46,7 +46,7 @@ def answer_path(findings: Findings) -> Found:
         statements.append(_statement(text, change))
     text = f"The plane holds {share} of the variance of the {len(rows)} checkpoints of the path."
     statements.append(_statement(text, shares))
-    text = f"The checkpoint that is furthest from the plane is {label[far]}: {{}} away, in Euclidean length."
+    text = f"Of the checkpoints, {label[far]} is furthest from the plane: {{}} away, in Euclidean length."
     residual = evidence.exact(f"residual[{far}]", residual="checkpoints/residual")
     statements += [_statement(text, residual), *_lowest(evidence, landscape)]
     shown = "shows the path" if shares.value >= _SHOWN else "shows a part of the path"
@@ -68,12 +68,14 @@ def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
     finite = " with a finite loss" if np.isneginf(landscape.loss).any() else ""
     if number.value >= 0:
         text = (
-            f"No measured point of the plane{finite} is lower than the end of the path: the lowest one differs by {{}}."
+            f"No measured point of the plane{finite} is lower than the end of the path; the lowest is higher by {{}}."
         )
         return [_statement(text, number)]
-    where = f"at x = {landscape.x[column]:.3g}, y = {landscape.y[row]:.3g}" if landscape.y is not None else ""
-    sure = ", which these samples cannot tell from none" if number.high >= 0 else ""
-    text = f"The lowest measured point of the plane{finite}, {where}, differs from the end of the path by {{}}{sure}."
+    where = f" (x = {landscape.x[column]:.3g}, y = {landscape.y[row]:.3g})" if landscape.y is not None else ""
+    sure = "" if number.high < 0 else "; on these samples this may be chance"
+    text = (
+        f"The loss of the lowest measured point of the plane{finite}{where} differs from that at the end by {{}}{sure}."
+    )
     return [_statement(text, number)]
 
 
@@ -100,8 +102,8 @@ def answer_gap(findings: Findings) -> Found:
             continue
         gap = _difference(evidence, [(name, last, 1), ("", last, -1)])
         text = (
-            f"At {unit} {found.number[last]} the loss on {name}, {loss[last]:.4g}, less that on {others}, "
-            f"{found.metrics['loss'][last]:.4g}, is {plus_minus(gap)}."
+            f"At {unit} {found.number[last]} the loss on {name} is {loss[last]:.4g} and on {others} "
+            f"{found.metrics['loss'][last]:.4g}; the difference is {plus_minus(gap)}."
         )
         since, overfitted = _since_the_lowest(evidence, found, name, unit, others)
         statements += [Statement(text, gap, GAP), *since]
@@ -141,22 +143,22 @@ def _since_the_lowest(
     last, lowest = int(rows[-1]), int(rows[np.argmin(losses[rows])])
     if last == lowest:
         number = evidence.exact(f"losses[{last}]", losses=f"checkpoints/{metric}")
-        text = f"On {name} no checkpoint is lower than the last one, with {number.value:.4g}."
+        text = f"On {name} the loss is lowest at the last checkpoint: {number.value:.4g}."
         return [Statement(text, number, GAP)], ""
     parts = [(name, last, 1), (name, lowest, -1)]
     change = _difference(evidence, parts)
     # By chance the lowest of many checkpoints is low; then that on the other samples has moved with it.
     beyond = _difference(evidence, [*parts, ("", last, -1), ("", lowest, 1)])
     text = (
-        f"On {name} the loss was lowest at {unit} {found.number[lowest]}, {losses[lowest]:.4g}; it has changed by "
-        f"{plus_minus(change)} since."
+        f"On {name} the loss was lowest at {unit} {found.number[lowest]}: {losses[lowest]:.4g}. Since then it has "
+        f"changed by {plus_minus(change)}."
     )
-    more = f"That is {plus_minus(beyond)} more than the change on {others}."
+    more = f"The difference between this change and that on {others} is {plus_minus(beyond)}."
     statements = [Statement(text, change, GAP), Statement(more, beyond, GAP)]
     if not (change.low > 0 and beyond.low > 0):
         return statements, ""
-    has_risen = "by more than the other" if change.value > beyond.value else "while the other has not"
-    return statements, f", and has risen {has_risen}: it has overfitted"
+    has_risen = f"by more than on {others}" if change.value > beyond.value else f"while that on {others} has not"
+    return statements, f", and has risen {has_risen}: the network has overfitted"
 
 
 def _difference(evidence: Evidence, parts: Sequence[tuple[str, int, int]]) -> Number:

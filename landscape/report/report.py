@@ -135,8 +135,8 @@ def _unknown(findings: Findings, run: AnyPath) -> list[str]:
     for landscape, what in ((path, "the plane of the path"), (around, "the plane around the end")):
         if landscape is not None and (left := landscape.status_counts[PointStatus.PENDING]):
             texts.append(
-                f"{left} of {landscape.status.size} points of {what} are not measured: the budget ended before. The "
-                "same call continues; it costs up to so many losses."
+                f"{left} of {landscape.status.size} points of {what} are not measured, because the budget ended. The "
+                f"same call measures them, which costs at most {left} losses."
             )
     texts += [f"{what}: {findings.missing[name]}." for name, what in _PARTS.items() if name in findings.missing]
     if findings.along is not None:
@@ -145,29 +145,30 @@ def _unknown(findings: Findings, run: AnyPath) -> list[str]:
         end = str(curvature.number[0])
         passes = int(curvature.forward_passes[0] / max(int(curvature.products[0]), 1) * 160)
         texts.append(
-            f"The eigenvalues between the {curvature.top} largest ones and the lowest one, of {curvature.weights:,}: "
-            f"their density costs about as much as {passes} losses of all samples. "
+            f"Most of the {curvature.weights:,} eigenvalues: the {curvature.top} largest ones and the lowest one were "
+            f"measured. The density of all of them costs about as much as {passes} losses of all samples: "
             + command("curvature", "--numbers", end, "--top", "1", "--density", "4x40", "--name", "density")
         )
     if around is not None:
         measured = around.status_counts[PointStatus.MEASURED] or around.status.size
         texts.append(
-            f"Random directions other than the two of this plane: another plane costs about {measured:,} losses. "
+            f"The loss in other random directions. A plane of two others costs about {measured:,} losses: "
             + command("run", "--no-train", "--sampling", "adaptive", "--seed", "1", "--name", "seed1")
         )
     if path is not None and not other_datasets(path.metrics):
         texts.append(
-            "The loss on test samples: let callback_fn return a dict of data sets, {'train': ..., 'test': ...}. Each "
-            "point then costs one loss of the test samples more."
+            "The loss on test samples. Let callback_fn return a dict of data sets, {'train': ..., 'test': ...}; each "
+            "point then also costs a loss of the test samples."
         )
     if not findings.compares:
         texts.append(
-            "Whether another seed or another optimizer ends elsewhere: this is one run. An interval needs three "
-            "trained runs of each recipe: --recipe sgd=RUN,RUN,RUN --recipe adam=RUN,RUN,RUN."
+            "Whether another seed or another optimizer ends elsewhere. This is one run, and an interval needs three "
+            "trained runs of each recipe: "
+            + command("report", "--recipe", "sgd=RUN,RUN,RUN", "--recipe", "adam=RUN,RUN,RUN")
         )
     texts.append(
-        "Whether any of this holds for samples that were not measured, beyond what the intervals over samples say; and "
-        "the loss that training minimized, where it had terms that callback_fn lacks, such as weight decay."
+        "Whether this holds for samples that were not measured; only the intervals over samples say something about "
+        "them. And the loss that training minimized, if it had terms that callback_fn has not, such as weight decay."
     )
     return texts
 

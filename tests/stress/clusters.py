@@ -75,12 +75,8 @@ class SmallCluster:
 
 def main():
     """Says the cluster's address, and adds and removes nodes on command: answers each line of its input with one."""
-    from ray._private import services, utils
     from ray.cluster_utils import Cluster
 
-    # Nobody asks a dashboard: its server is not started, and the nodes' agents do without what they load for it.
-    services.start_api_server = lambda *_, **__: ("", None)
-    utils.get_dashboard_dependency_error = lambda: ImportError("not wanted")
     settings = json.loads(sys.argv[1])
     node = {"num_cpus": settings["cpus"], "include_log_monitor": False}
     cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})

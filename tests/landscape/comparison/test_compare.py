@@ -110,8 +110,8 @@ def test_a_difference_that_is_there_and_one_that_is_not(small_batches, large_bat
     equal = measure({"a": large_batches[:2] + small_batches[:1], "b": large_batches[2:] + small_batches[1:2]})
     assert equal.table()[0].verdict == "inconclusive"
     assert "inconclusive, because the interval holds 0" in equal.summary()
-    assert "A difference of 10 %" in equal.summary()
-    assert "would show in 4 of 5 cases with" in found.summary()
+    assert "a difference of 10 %" in equal.summary()
+    assert "a difference of 10 % would show in 4 of 5 cases." in found.summary()
     assert "inconclusive" in repr(equal)
     html = equal.table()._repr_html_()
     assert "<td>a - b</td>" in html
