@@ -65,15 +65,13 @@ def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
         stderr="loss_stderr", end_stderr="origin/loss_stderr",
     )  # fmt: skip
     # A loss may be without a bound below: -inf is lower than all.
-    finite = " with a finite loss" if np.isneginf(landscape.loss).any() else ""
+    point = "measured point of the plane" + (" with a finite loss" if np.isneginf(landscape.loss).any() else "")
     if number.value >= 0:
-        text = (
-            f"No measured point of the plane{finite} is lower than the end of the path: the lowest one differs by {{}}."
-        )
+        text = f"No {point} is lower than the end of the path: the lowest one differs by {{}}."
         return [_statement(text, number)]
     where = f"at x = {landscape.x[column]:.3g}, y = {landscape.y[row]:.3g}" if landscape.y is not None else ""
     sure = ", which these samples cannot tell from none" if number.high >= 0 else ""
-    text = f"The lowest measured point of the plane{finite}, {where}, differs from the end of the path by {{}}{sure}."
+    text = f"The lowest {point}, {where}, differs from the end of the path by {{}}{sure}."
     return [_statement(text, number)]
 
 

@@ -50,7 +50,7 @@ def test_what_training_made_infinite_ends_the_run(tmp_path, points, network, las
 
 
 def test_fewer_than_three_checkpoints_are_said_to_be_too_few(tmp_path):
-    text = r"fewer than three checkpoints with finite weights; it has those of epochs \[0, 1\]\. Train longer, with"
+    text = r"fewer than three checkpoints with finite weights; it has those of epochs \[0, 1\]\. Train longer"
     with pytest.raises(RunDirectoryError, match=text):
         measuring_of(tmp_path, with_nan(11), bowl(1, 2, 3, 4), moves(200, 4))
     with pytest.raises(RunDirectoryError, match=r"it has those of epochs \[\]\."):
@@ -92,7 +92,7 @@ def test_losses_that_are_not_finite_are_not_passed_over(tmp_path):
         findings = measuring.findings(None)
     found = checked_answers(measuring, findings)
     assert found["path"].statements[-1].text.startswith("No measured point of the plane with a finite loss is lower")
-    assert re.search(r"over its directions\); at \d+ of \d+ points there it is not finite$", found["flatness"].verdict)
+    assert re.search(r"over its directions\); at \d+ points there it is not finite$", found["flatness"].verdict)
     assert any(text.startswith("The sharpness along the run: epoch 0: ") for text in _unknown(findings, tmp_path))
 
 
