@@ -133,7 +133,7 @@ class ReportMeasuring:
         try:
             yield
         except kind as error:
-            self.missing[name] = error_message(str(error)).rstrip(".")
+            self.missing[name] = error_message(str(error)).removesuffix(".")
 
     def _is_late(self, name: str) -> bool:
         is_late = self.clock.is_late

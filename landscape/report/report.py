@@ -141,7 +141,7 @@ def _unknown(findings: Findings, run: AnyPath) -> list[str]:
     if (along := findings.along) is not None:
         if left := along.status_counts[PointStatus.PENDING]:
             texts.append(f"The sharpness at {left} of {len(along.number)} checkpoints: the budget ended before.")
-        texts += [f"The sharpness along the run: {text.rstrip('.')}." for text in failures(along)]
+        texts += [f"The sharpness along the run: {text.removesuffix('.')}." for text in failures(along)]
     if curvature is not None and curvature.weights > curvature.eigenvalues.shape[1]:
         end = str(curvature.number[0])
         passes = int(curvature.forward_passes[0] / max(int(curvature.products[0]), 1) * 160)

@@ -13,6 +13,7 @@ from landscape import SummaryLandscape
 from landscape.record.run import Run
 from landscape.report import measuring as report_measuring
 from landscape.report.report import _unknown
+from workers.errors import CurvatureError
 
 pytestmark = [
     pytest.mark.slow,
@@ -175,3 +176,11 @@ def test_a_single_sample_has_no_interval(tmp_path):
     assert found["end"].verdict == "not known: 1 sample is too few, at least 30 are needed"
     assert found["gap"].verdict == "not known on test: a single sample has no standard error"
     assert found["gap"].statements[0].number.interval == "no interval: a single sample has no standard error"
+
+
+def test_a_reason_that_was_cut_keeps_its_dots(tmp_path):
+    measuring = measuring_of(tmp_path, spiral(4), bowl(1, 2, 3, 4), moves(200, 4))
+    for text, shown in (("none has a second ...", "none has a second ..."), ("none has one.", "none has one.")):
+        with measuring._missing_after("end", CurvatureError):
+            raise CurvatureError(text)
+        assert f"{measuring.missing['end']}." == shown
