@@ -79,6 +79,7 @@ class _Check:
         if not self._are_alike_in_other_calls(states):
             self.facts.append(Fact("logged losses", "not compared before the samples are always the same."))
             return
+        self.findings += losses.not_finite(self._measured)
         self.compared = losses.compare(self._measured)
         if self.compared is not None:
             self.findings += losses.findings(self._measured, self.compared)

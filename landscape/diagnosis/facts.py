@@ -69,8 +69,8 @@ def logged_facts(compared: Comparison | None, training: RecordedTraining, unit: 
         ]
     elif compared is None or not compared.decides:
         texts = [
-            f"{count} were logged, which is too few, or they belong to no two of these checkpoints, or are sums over "
-            "batches whose size nobody recorded: check cannot tell whether this is the loss that was trained."
+            f"{count} were logged, which is too few, or they belong to no two checkpoints with a finite loss, or are "
+            "sums over batches whose size nobody recorded: check cannot tell whether this is the loss that was trained."
         ]
     else:
         texts = [f"{row.text(unit)}." for row in compared.trained]

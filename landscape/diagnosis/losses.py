@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from .trials import Trial, trials_of, what_mends
 # How far a ratio of losses may be from the number of samples in a batch.
 _OF_RATIO = 0.25
 _MUCH = 5
+_AROUND = 3  # logged losses
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,18 @@ class LossCheck:
         expected = f"about {row.logged:.3g} at {self.unit} {row.number}, instead of {row.measured:.3g}."
         texts = [f"{seen} {clue.text}" for clue in self.clues(measured) if clue.about == "loss"]
         return [Finding("loss", text, expected, "return the loss of the training.") for text in texts]
+
+    def not_finite(self, measured: MeasuredRun) -> Iterator[Finding]:
+        """Yields a finding where the loss is NaN or infinite, though what training logged around it is finite."""
+        steps_of, logged = 1 if self.unit == "step" else self.metadata.step_per_epoch, self.training.losses
+        lost = [number for number, loss in next(iter(measured.losses.values())).items() if not math.isfinite(loss.mean)]
+        for number in lost if steps_of else []:
+            around = sorted(logged, key=lambda step: abs(step - 1 - number * (steps_of or 1)))[:_AROUND]
+            if around and all(math.isfinite(logged[step]) for step in around):
+                seen = f"the measured loss is NaN or infinite at {self.unit} {number}; training logged {{:.3g}} there."
+                remedy = "look for samples that are NaN, and for what callback_fn's network or loss divides by."
+                yield Finding("loss", seen.format(logged[around[0]]), "a finite loss.", remedy)
+                return
 
     def clues(self, measured: MeasuredRun) -> list[Fact]:
         """Returns what else differs from what training recorded; that need not be wrong."""

@@ -302,12 +302,8 @@ def _ring(around: LandscapeData) -> tuple[Number | None, str]:
     length = f"sqrt({across} ** 2 + {along} ** 2 + 2 * cosine * {across} * {along})"
     inside, evidence = f"abs({length} - {RADIUS:g}) <= {width:.10g}", Evidence.of_landscape(around)
     places = {"x": "x", "y": "y", "loss": "loss", "end": "origin/loss", "cosine": "directions/cosine"}
-    measured = f"({inside}) & (status == {PointStatus.MEASURED:d})"
-    points, finite = (
-        int(evidence.exact(f"({text}).sum()", **places, status="status").value)
-        for text in (measured, f"{measured} & isfinite(loss)")
-    )
-    if finite < points:
+    lost = f"(({inside}) & (status == {PointStatus.MEASURED:d}) & ~isfinite(loss)).sum()"
+    if count := int(evidence.exact(lost, **places, status="status").value):
         inside = f"({inside}) & isfinite(loss)"
     # Points of a grid are not all on the ring; near a stationary point the loss differs by the square of the distance.
     scaling = f"({RADIUS:g} / maximum({length}, {width:.10g})) ** 2"
@@ -315,8 +311,8 @@ def _ring(around: LandscapeData) -> tuple[Number | None, str]:
         *(f"{name}(((loss - end) * {scaling})[{inside}])" for name in ("nanmean", "nanmin", "nanmax")),
         kind="the least and the most over directions, scaled to the radius by its square", **places,
     )  # fmt: skip
-    left_out = f"; at {points - finite} of {points} points there it is not finite" if finite < points else ""
-    return number if finite else None, left_out
+    left_out = f"; at {count} points there it is not finite" if count else ""
+    return number if math.isfinite(number.value) else None, left_out
 
 
 def answer_recipes(findings: Findings) -> Found:

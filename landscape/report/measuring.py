@@ -107,8 +107,7 @@ class ReportMeasuring:
         if len(kept) < _FEWEST:
             raise RunDirectoryError(
                 f"{self.run.path} has fewer than three checkpoints{' with finite weights' if diverged else ''}; it has "
-                f"those of {unit}s {kept}. Train longer{', with a lower learning rate' if diverged else ''}, or save "
-                "checkpoints more often."
+                f"those of {unit}s {kept}. Train longer, or save checkpoints more often."
             )
         if diverged:
             end, first, last = kept[-1], numbers[len(kept)], numbers[-1]
@@ -134,7 +133,7 @@ class ReportMeasuring:
         try:
             yield
         except kind as error:
-            self.missing[name] = error_message(str(error)).rstrip(".")
+            self.missing[name] = error_message(str(error)).removesuffix(".")
 
     def _is_late(self, name: str) -> bool:
         is_late = self.clock.is_late
@@ -185,13 +184,11 @@ class ReportMeasuring:
         except SampleLossesError:
             self.missing["bottom"] = "the loss has no value for each sample, so its curvature has no interval"
             return None
-        if measured is None:
-            return None
-        if not np.isfinite(measured[0].loss).all():
+        if measured is not None and not np.isfinite(measured[0].loss).all():
             left = measured[0].status_counts[PointStatus.PENDING]
             self.missing["bottom"] = _NO_TIME if left else "the loss is not finite along the lowest eigenvector"
-            return None
-        return Landscape(measured[0], report=measured[1])
+            measured = None
+        return None if measured is None else Landscape(measured[0], report=measured[1])
 
     def _comparison(self, recipes: Mapping[str, Any]) -> Comparison | None:
         place = str(self.folder / f"{self.stem}_comparison.h5")

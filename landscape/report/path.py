@@ -65,17 +65,13 @@ def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
         stderr="loss_stderr", end_stderr="origin/loss_stderr",
     )  # fmt: skip
     # A loss may be without a bound below: -inf is lower than all.
-    finite = " with a finite loss" if np.isneginf(landscape.loss).any() else ""
+    point = "measured point of the plane" + (" with a finite loss" if np.isneginf(landscape.loss).any() else "")
     if number.value >= 0:
-        text = (
-            f"No measured point of the plane{finite} is lower than the end of the path; the lowest is higher by {{}}."
-        )
+        text = f"No {point} is lower than the end of the path; the lowest one is higher by {{}}."
         return [_statement(text, number)]
     where = f" (x = {landscape.x[column]:.3g}, y = {landscape.y[row]:.3g})" if landscape.y is not None else ""
     sure = "" if number.high < 0 else "; on these samples this may be chance"
-    text = (
-        f"The loss of the lowest measured point of the plane{finite}{where} differs from that at the end by {{}}{sure}."
-    )
+    text = f"The loss of the lowest {point}{where} differs from that at the end by {{}}{sure}."
     return [_statement(text, number)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from collectors.run_directory.directory import RunDirectory
 from workers.metric_names import other_datasets
 
 from ..caption_sentences import capital
-from ..curvature.data import CurvatureData
 from ..curvature.facts import failures
 from ..errors import LandscapeWriteError
 from ..record.checks import PointStatus
@@ -139,8 +138,10 @@ def _unknown(findings: Findings, run: AnyPath) -> list[str]:
                 f"same call measures them, which costs at most {left} losses."
             )
     texts += [f"{what}: {findings.missing[name]}." for name, what in _PARTS.items() if name in findings.missing]
-    if findings.along is not None:
-        texts += [f"The sharpness along the run: {text}." for text in _left_out(findings.along)]
+    if (along := findings.along) is not None:
+        if left := along.status_counts[PointStatus.PENDING]:
+            texts.append(f"The sharpness at {left} of {len(along.number)} checkpoints: the budget ended before.")
+        texts += [f"The sharpness along the run: {text.removesuffix('.')}." for text in failures(along)]
     if curvature is not None and curvature.weights > curvature.eigenvalues.shape[1]:
         end = str(curvature.number[0])
         passes = int(curvature.forward_passes[0] / max(int(curvature.products[0]), 1) * 160)
@@ -171,12 +172,6 @@ def _unknown(findings: Findings, run: AnyPath) -> list[str]:
         "them. And the loss that training minimized, if it had terms that callback_fn has not, such as weight decay."
     )
     return texts
-
-
-def _left_out(along: CurvatureData) -> Iterator[str]:
-    if left := along.status_counts[PointStatus.PENDING]:
-        yield f"the budget ended before {left} of {len(along.number)} checkpoints were measured"
-    yield from (text.rstrip(".") for text in failures(along))
 
 
 def _wrapped(text: str, mark: str = "  - ") -> str:

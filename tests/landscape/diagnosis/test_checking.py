@@ -130,6 +130,12 @@ class Augmented(Dataset):
         return self.inputs[index] + noise, self.targets[index]
 
 
+def with_nan():
+    inputs, targets = samples()
+    inputs[7] = float("nan")
+    return inputs, targets
+
+
 def scaled(factor, middle=0.0):
     inputs, targets = samples()
     return (inputs - middle) * factor, targets
@@ -226,6 +232,9 @@ PLANTED = {
     "smoothed labels": (
         returns(smoothed),
         "loss", r"CrossEntropyLoss\(label_smoothing=0.3\); with label_smoothing=0.0 the losses fit", "without label",
+    ),
+    "a sample that is NaN": (
+        returns(data=with_nan), "loss", r"NaN or infinite at epoch 0; training logged 1\.\d+ there", "samples that are",
     ),
     "the loss of something else": (
         returns(functools.partial(nn.MultiMarginLoss, margin=0.2)),
