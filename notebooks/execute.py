@@ -7,12 +7,13 @@ other packages that are installed here are hidden from them.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import importlib.machinery
 import io
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ import sys
 sys.path.insert(0, {folder!r})
 import execute
 sys.path.remove({folder!r})
-execute.hide_other_packages()
+execute.hide({packages!r})
 """
 
 
@@ -57,7 +58,8 @@ def execute(notebook: Any, folder: str | Path) -> None:
     import nbformat
     from nbclient import NotebookClient
 
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(_FIRST_CELL.format(folder=str(FOLDER))))
+    first = _FIRST_CELL.format(folder=str(FOLDER), packages=other_packages())
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(first))
     client = NotebookClient(notebook, timeout=280, kernel_name="python3", resources={"metadata": {"path": str(folder)}})
     try:
         client.execute()
@@ -110,16 +112,21 @@ def executed(cell: Any) -> dict[str, Any]:
     return {"code": hashlib.sha256(cell.source.encode()).hexdigest()[:12], "outputs": len(cell.outputs)}
 
 
-def hide_other_packages(installed: Sequence[str] = INSTALLED) -> None:
-    """Hides, in this process, all distributions but the given ones and what they need."""
+@functools.cache
+def other_packages(installed: Sequence[str] = INSTALLED) -> set[str]:
+    """Returns the packages of all distributions but the given ones and what they need."""
     allowed = needed(installed)
-    hidden = {
+    return {
         name
         for name, distributions in metadata.packages_distributions().items()
         if allowed.isdisjoint(map(_normal, distributions))
     }
+
+
+def hide(packages: Set[str]) -> None:
+    """Hides packages in this process."""
     place = sys.meta_path.index(importlib.machinery.PathFinder)
-    sys.meta_path[place] = _finder_without(hidden)
+    sys.meta_path[place] = _finder_without(packages)
 
 
 def needed(installed: Sequence[str]) -> set[str]:
@@ -149,7 +156,7 @@ def _normal(name: str) -> str:
     return name.lower().replace("_", "-").replace(".", "-")
 
 
-def _finder_without(hidden: set[str]) -> Any:
+def _finder_without(hidden: Set[str]) -> Any:
     class Finder(importlib.machinery.PathFinder):
         @classmethod
         def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> Any:

@@ -120,7 +120,8 @@ def test_what_is_wrong_with_outputs_is_noticed():
 def test_packages_that_the_page_does_not_name_are_hidden():
     """Of those that are installed here: what neither our package with the extra torch nor Jupyter's kernel needs."""
     code = (
-        "import importlib.util, sys; sys.path.insert(0, 'notebooks'); import execute; execute.hide_other_packages()\n"
+        "import importlib.util, sys; sys.path.insert(0, 'notebooks'); import execute\n"
+        "execute.hide(execute.other_packages())\n"
         "import landscape, ipykernel.kernelapp, torch, h5py\n"
         "print([name for name in ('xarray', 'plotly', 'torchmetrics', 'pytest') if importlib.util.find_spec(name)])"
     )
