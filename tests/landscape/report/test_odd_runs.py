@@ -148,7 +148,7 @@ def test_a_network_of_two_weights_has_no_eigenvalues_between(tmp_path):
 
 def test_the_same_samples_under_two_names_confirm_nothing(tmp_path):
     found = answers(tmp_path, spiral(4), bowl(1, 2, 3, 4), {"train": moves(200, 4), "test": moves(200, 4)})
-    assert found["end"].verdict.endswith("; whether on others too, a second data set would tell")
+    assert found["end"].verdict.endswith("a second data set would tell whether it is one on other samples too")
     assert not any("it was not searched on them" in item.text for item in found["end"].statements)
 
 

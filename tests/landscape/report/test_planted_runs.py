@@ -148,7 +148,7 @@ HIGHER = r"the loss on test is \S+ higher than on train"
 GAPS = {
     "overfitting": (
         two_sets(moves(200, 4), shift=0.4),
-        f"{HIGHER}, and has risen by more than on train: the network has overfitted",
+        f"{HIGHER}, and has risen while that on train has not: the network has overfitted",
         "On test the loss was lowest at .* Since then it has changed by .*",
     ),
     "harder samples": (
