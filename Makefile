@@ -17,7 +17,8 @@ export NEW_PIP := pip==26.3
 # Makes an environment:  $(call fresh,PYTHON,DIRECTORY)
 fresh = $(1) -m venv --clear $(2) && $(2)/bin/python -m pip install --quiet $(NEW_PIP)
 # Eight environments hold one PyTorch: large files that are equal become one on the disk, which saves a third of 17 GB.
-shared = if command -v hardlink > /dev/null; then hardlink --quiet --ignore-time --minimum-size 1M \
+# One hardlink at a time, or two would leave each other's temporary names.
+shared = if command -v hardlink > /dev/null; then flock Makefile hardlink --quiet --ignore-time --minimum-size 1M \
   $$(ls -d .venv*/.installed 2> /dev/null | sed s/.installed/lib/) $(@D)/lib || true; fi
 
 .PHONY: environment demo flagship notebooks change test test-covered test-slow test-all test-peers test-frameworks test-trainers test-keras-on-jax test-keras-on-tensorflow test-mindspore test-composer test-deepspeed test-newest test-newest-if-there test-oldest stress bench docs lint types format check clean
