@@ -41,7 +41,7 @@ def check_fits(page, size, theme, folder):
         page.click(".theme")
         assert page.evaluate("document.documentElement.dataset.theme") == ("light" if theme == "dark" else "dark")
         fonts = page.evaluate("document.querySelector('.map').layout.font.color")
-        assert fonts == ("#1b2130" if theme == "dark" else "#e8ebf2")
+        assert fonts == ("rgb(27, 33, 48)" if theme == "dark" else "rgb(232, 235, 242)")
 
 
 def test_every_control_has_a_name_and_takes_the_focus(open_page, example):
