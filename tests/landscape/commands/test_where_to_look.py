@@ -87,6 +87,7 @@ def test_what_is_connected(folder):
     assert advised(told) == [["landscape", "plot", str(folder / "curve.h5")]]
 
 
+@pytest.mark.slow
 def test_pictures_beside_what_a_run_measured(folder):
     told = command("run", "run", *MEASURED, "--size", "3", "-o", "drawn", "--plot", "--quiet", folder=folder)
     pictures = [folder / "drawn/landscape_0-4_pca.png", folder / "drawn/landscape_4_random.png"]

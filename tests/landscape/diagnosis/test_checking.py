@@ -396,6 +396,7 @@ def test_an_evaluator_of_ones_own_is_checked_too(run):
     expect(run.check(by_numpy(0.2)), "loss", "higher than training logged", "cannot tell which of them differs")
 
 
+@pytest.mark.slow
 def test_a_network_that_each_call_returns_is_left_as_it_was(run):
     network = Plain()
     before = copy.deepcopy(network.state_dict())
@@ -421,6 +422,7 @@ def test_facts_say_which_samples_weights_and_buffers_there_are(tmp_path):
     assert any(text.startswith("network: buffers: '1.running_mean'") for text in summed_up)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compared_is_said(tmp_path, run):
     unlogged = train(tmp_path / "unlogged", collect={}).check(returns())
     few = train(tmp_path / "few", collect_freq=100).check(returns())

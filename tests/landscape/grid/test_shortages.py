@@ -48,6 +48,7 @@ def test_one_process():
 
 
 @pytest.mark.filterwarnings("ignore:.*device:UserWarning")
+@pytest.mark.slow
 def test_several_workers():
     text = (
         "takes 109 MB .*, once on each of 2 workers and once for all of them, .*; pass at most 1 of device_ids, measure"
