@@ -16,10 +16,10 @@ export PIP_NO_COMPILE := 0
 export NEW_PIP := pip==26.3
 # Makes an environment:  $(call fresh,PYTHON,DIRECTORY)
 fresh = $(1) -m venv --clear $(2) && $(2)/bin/python -m pip install --quiet $(NEW_PIP)
-# Eight environments hold one PyTorch: large files that are equal become one on the disk, which saves a third of 17 GB.
-# One hardlink at a time, or two would leave each other's temporary names.
-shared = if command -v hardlink > /dev/null; then flock Makefile hardlink --quiet --ignore-time --minimum-size 1M \
-  $$(ls -d .venv*/.installed 2> /dev/null | sed s/.installed/lib/) $(@D)/lib || true; fi
+# Ends each rule of an environment. Eight of them hold one PyTorch: large files that are equal become one on the disk,
+# which saves a third of 17 GB. One hardlink at a time, or two would leave each other's temporary names.
+installed = if command -v hardlink > /dev/null; then flock Makefile hardlink --quiet --ignore-time --minimum-size 1M \
+  $$(ls -d .venv*/.installed 2> /dev/null | sed s/.installed/lib/) $(@D)/lib || true; fi; touch $@
 
 .PHONY: environment demo flagship notebooks change test test-covered test-slow test-all test-peers test-frameworks test-trainers test-keras-on-jax test-keras-on-tensorflow test-mindspore test-composer test-deepspeed test-newest test-newest-if-there test-oldest stress bench docs lint types format check clean
 
@@ -137,8 +137,7 @@ clean:
 .venv/.installed: pyproject.toml constraints/core.txt
 	$(call fresh,$(PYTHON),.venv)
 	$(BIN)/python -m pip install --quiet --constraint constraints/core.txt --editable ".[$(EXTRAS)]"
-	@$(shared)
-	touch $@
+	@$(installed)
 
 EXTRAS := torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3,docs,dev
 
@@ -150,40 +149,34 @@ EXTRAS := torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3
 .venv-oldest/.installed: pyproject.toml constraints/oldest.txt
 	$(call fresh,python3.11,.venv-oldest)
 	.venv-oldest/bin/python -m pip install --quiet --constraint constraints/oldest.txt --editable ".[$(EXTRAS)]"
-	@$(shared)
-	touch $@
+	@$(installed)
 
 .venv-trainers/.installed: pyproject.toml constraints/trainers.txt
 	$(call fresh,$(PYTHON),.venv-trainers)
 	.venv-trainers/bin/python -m pip install --quiet --constraint constraints/trainers.txt --editable ".[lightning,transformers,keras,jax,tensorboard,interactive,wandb,mlflow,test]" optax peft
-	@$(shared)
-	touch $@
+	@$(installed)
 
 # Without PyTorch, as those have it who use TensorFlow. Keras 2, which wrote old checkpoints, asks for another build of it.
 .venv-tensorflow/.installed: pyproject.toml constraints/tensorflow.txt
 	$(call fresh,$(PYTHON),.venv-tensorflow)
 	.venv-tensorflow/bin/python -m pip install --quiet --constraint constraints/tensorflow.txt --editable ".[keras,test]" tensorflow-cpu
 	.venv-tensorflow/bin/python -m pip install --quiet --no-deps --constraint constraints/tensorflow.txt tf_keras
-	@$(shared)
-	touch $@
+	@$(installed)
 
 .venv-mindspore/.installed: pyproject.toml constraints/mindspore.txt
 	$(call fresh,$(PYTHON),.venv-mindspore)
 	.venv-mindspore/bin/python -m pip install --quiet --constraint constraints/mindspore.txt --editable ".[mindspore,torch,tensorboard,test]"
-	@$(shared)
-	touch $@
+	@$(installed)
 
 .venv-composer/.installed: constraints/composer.txt constraints/install_composer.sh
 	rm -rf .venv-composer
 	sh constraints/install_composer.sh .venv-composer
-	@$(shared)
-	touch $@
+	@$(installed)
 
 .venv-deepspeed/.installed: constraints/core.txt constraints/deepspeed.txt constraints/install_deepspeed.sh
 	rm -rf .venv-deepspeed
 	sh constraints/install_deepspeed.sh .venv-deepspeed
-	@$(shared)
-	touch $@
+	@$(installed)
 
 # curvlinops without its dependencies: torchvision, which it does not use here, does not load beside a torch for CPUs.
 .venv-peers/.installed: constraints/peers.txt
@@ -192,5 +185,4 @@ EXTRAS := torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3
 	  torch loss-landscapes Landscaper loss-landscape-3d PyHessian hessian-eigenthings
 	.venv-peers/bin/python -m pip install --quiet --no-deps --constraint constraints/peers.txt \
 	  curvlinops-for-pytorch backpack-for-pytorch einconv einops jaxtyping linear_operator opt_einsum unfoldNd wadler_lindig
-	@$(shared)
-	touch $@
+	@$(installed)
