@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -67,20 +67,17 @@ def pending_points(_loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray
     return coarse_to_fine(pending, status.shape)
 
 
-def full_grid(shape: tuple[int, ...]) -> Iterator[int]:
-    """Yields the flat index, in C order, of every point of a grid once, coarse to fine as in adaptive sampling."""
-    # So an unfinished landscape shows its whole extent, and adaptive sampling can fill its gaps.
-    yield from _order(shape).tolist()
-
-
 def coarse_to_fine(chosen: Bool[np.ndarray, " points"], shape: tuple[int, ...]) -> list[int]:
     """Returns the flat indices of the chosen points of a grid in the order of ``full_grid``."""
-    order = _order(shape)
-    return [int(flat) for flat in order[chosen[order]]]
+    order = full_grid(shape)
+    found: list[int] = order[chosen[order]].tolist()
+    return found
 
 
 @functools.lru_cache(maxsize=4)
-def _order(shape: tuple[int, ...]) -> Int64[np.ndarray, " points"]:
+def full_grid(shape: tuple[int, ...]) -> Int64[np.ndarray, " points"]:
+    """Returns the flat index, in C order, of every point of a grid once, coarse to fine as in adaptive sampling."""
+    # So an unfinished landscape shows its whole extent, and adaptive sampling can fill its gaps.
     levels = GridLevels.of(shape)
     done = np.zeros(levels.shape, bool)
     indices = np.arange(done.size, dtype=np.int64).reshape(done.shape)
@@ -89,7 +86,9 @@ def _order(shape: tuple[int, ...]) -> Int64[np.ndarray, " points"]:
         points = np.ix_(*grid)
         parts.append(indices[points][~done[points]])
         done[points] = True
-    return np.concatenate(parts)
+    order = np.concatenate(parts)
+    order.setflags(write=False)  # all callers get the same one
+    return order
 
 
 def coarse_and_fine(shape: tuple[int, ...], points: Sequence[int]) -> tuple[list[int], list[int]]:
