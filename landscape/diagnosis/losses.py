@@ -35,11 +35,15 @@ class LossCheck:
     def unit(self) -> str:
         return self.metadata.settings.unit
 
+    @property
+    def _steps_of(self) -> int | None:
+        """How many steps a checkpoint's number counts; None where nobody recorded it."""
+        return 1 if self.unit == "step" else self.metadata.step_per_epoch
+
     def compare(self, measured: MeasuredRun, factor: float | None = None) -> Comparison | None:
         """Returns the comparison of the data set that fits, or of the main one; None where nothing can be compared."""
         # The factor says how many times as large as a sample's loss a batch's is; None: as callback_fn's loss has it.
-        steps_of = 1 if self.unit == "step" else self.metadata.step_per_epoch
-        batch = self.training.batch_size
+        steps_of, batch = self._steps_of, self.training.batch_size
         if steps_of is None:
             return None
         if factor is None:
@@ -77,14 +81,18 @@ class LossCheck:
 
     def not_finite(self, measured: MeasuredRun) -> Iterator[Finding]:
         """Yields a finding where the loss is NaN or infinite, though what training logged around it is finite."""
-        steps_of, logged = 1 if self.unit == "step" else self.metadata.step_per_epoch, self.training.losses
+        steps_of, logged = self._steps_of, self.training.losses
+        if not steps_of:
+            return
         lost = [number for number, loss in next(iter(measured.losses.values())).items() if not math.isfinite(loss.mean)]
-        for number in lost if steps_of else []:
-            around = sorted(logged, key=lambda step: abs(step - 1 - number * (steps_of or 1)))[:_AROUND]
+        for number in lost:
+            place = number * steps_of
+            around = sorted(logged, key=lambda step: abs(step - 1 - place))[:_AROUND]
             if around and all(math.isfinite(logged[step]) for step in around):
-                seen = f"the measured loss is NaN or infinite at {self.unit} {number}; training logged {{:.3g}} there."
+                seen = f"the measured loss is NaN or infinite at {self.unit} {number}; "
+                seen += f"training logged {logged[around[0]]:.3g} there."
                 remedy = "look for samples that are NaN, and for what callback_fn's network or loss divides by."
-                yield Finding("loss", seen.format(logged[around[0]]), "a finite loss.", remedy)
+                yield Finding("loss", seen, "a finite loss.", remedy)
                 return
 
     def clues(self, measured: MeasuredRun) -> list[Fact]:

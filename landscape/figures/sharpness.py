@@ -193,9 +193,8 @@ def _order_entries(sheet: CurvatureSheet) -> None:
         values = np.asarray(entry.get_ydata() if hasattr(entry, "get_ydata") else heights[-1], np.float64)
         values = values[np.isfinite(values)]
         heights.append(float(np.median(values)) if len(values) else -np.inf)
-    sheet.entries[:] = [
-        sheet.entries[place] for place in sorted(range(len(heights)), key=lambda place: -heights[place])
-    ]
+    pairs = zip(heights, sheet.entries, strict=True)
+    sheet.entries[:] = [entry for _, entry in sorted(pairs, key=lambda pair: -pair[0])]
 
 
 def _write(sheet: CurvatureSheet, scale: Scale) -> None:

@@ -98,7 +98,7 @@ def _ask_for_instructions() -> None:
 
 
 def forget_instructions() -> None:
-    """Lets PyTorch find that out anew."""
+    """Lets PyTorch find out anew which vector instructions the CPU and its compiler have."""
     from torch._inductor import cpu_vec_isa
 
     remembering: list[Any] = [type(item).__bool__ for item in cpu_vec_isa.supported_vec_isa_list]

@@ -88,18 +88,21 @@ def compile_network(
     compilers = os.environ.get("CXX") or "g++", "c++", "clang++"
     if device.type == "cpu" and not any(map(shutil.which, compilers)):
         return Compiled(problem="there is no C++ compiler")
+
+    def attempt(options: dict[str, Any]) -> tuple[Any, str]:
+        compiled = _compile(network, device, options)
+        return compiled, difference(compiled)
+
     try:
         with compiler_cache():
             try:
-                compiled = _compile(network, device, options | TRUSTED)
-                problem = difference(compiled)
+                compiled, problem = attempt(options | TRUSTED)
             except Exception:
                 if device.type != "cpu":
                     raise
                 # Perhaps the compiler is older than the CPU.
                 forget_instructions()
-                compiled = _compile(network, device, options)
-                problem = difference(compiled)
+                compiled, problem = attempt(options)
     except Exception as error:
         problem = first_line(error)
     if problem:
