@@ -56,7 +56,8 @@ def find_eigenpairs(
             # The gradient lies mostly along what is wanted (Gur-Ari, Roberts and Dyer 2018): a fifth less products.
             # Half of it is random, so that no direction is left out.
             mixed: np.ndarray = drawn / length(drawn.astype(np.float64)) + gradient / size
-            return mixed.astype(layout.dtype)
+            # Of a single weight the two may be opposite: nothing is left.
+            return mixed.astype(layout.dtype) if length(mixed) > _ROUGHLY else drawn
 
         return Lanczos(products, start(0), rows, locked, start, products.flat, scale)
 

@@ -7,7 +7,7 @@ from scipy import stats
 
 from workers.curvature.eigenpairs import find_eigenpairs
 from workers.curvature.probes import Trace, find_density, find_trace
-from workers.curvature.products import Products
+from workers.curvature.products import Layout, Products
 from workers.errors import CurvatureError
 
 GAPS = [36.0, 15.7, 10.1, 6.0, 3.0, *np.geomspace(1, 1e-6, 190), -0.1, -0.4, -0.9, -1.3, -1.95]
@@ -128,6 +128,17 @@ def test_a_start_near_the_gradient_finds_the_same_sooner():
         np.testing.assert_allclose(found.values, plain.values, rtol=1e-10)
         assert found.products <= plain.products
     assert find_eigenpairs(products, 3, 0, tolerance=1e-6, gradient=gradient).products < plain.products
+
+
+class _SingleWeight(MatrixShares):
+    layout = Layout(("weight",), ((1,),), "float64")
+
+
+@pytest.mark.parametrize("gradient", [-0.5, 0.5])
+def test_a_gradient_of_a_single_weight_may_point_against_the_random_start(gradient):
+    found = find_eigenpairs(Products(_SingleWeight([[3.0]])), 1, 0, gradient=np.array([gradient]))
+    np.testing.assert_allclose(found.values, [3.0])
+    np.testing.assert_allclose(found.vectors, [[1.0]])
 
 
 def test_an_eigenvector_as_gradient_hides_no_other():
