@@ -39,6 +39,9 @@ def plane_of_runs(networks: Sequence[Network], space: WeightSpace, *, centering:
     path = [network.weights for network in (*itertools.chain(*others), *first)]
     principal = principal_directions(path, space, centering=centering)
     origin = first[-1]
+    # In the order of ``networks``, in which the first run comes first.
+    near = np.roll(principal.coordinates, len(first), axis=0)
+    weights = [network.weights for network in networks]
     identity = {
         "decomposition": "pca",
         "checkpoints": [network.sha256 for network in networks],
@@ -54,7 +57,7 @@ def plane_of_runs(networks: Sequence[Network], space: WeightSpace, *, centering:
         identity,
         explained_variance_ratio=principal.explained_variance_ratio,
         origin_role=origin.role,
-        projection=project([network.weights for network in networks], origin.weights, principal.directions, space),
+        projection=project(weights, origin.weights, principal.directions, space, near),
         networks=networks,
         notes=principal.notes,
     )

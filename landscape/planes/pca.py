@@ -39,6 +39,8 @@ class PrincipalDirections:
     directions: tuple[Direction, ...]  # unit vectors, orthogonal to each other, the most important first
     explained_variance_ratio: Float64[np.ndarray, " components"]  # of the sum of squares, each direction's
     singular_values: Float64[np.ndarray, " components"]  # of the matrix of differences
+    # Of the checkpoints, from the last one, but for the rounding of the directions.
+    coordinates: Float64[np.ndarray, "checkpoints components"]
     notes: tuple[str, ...] = ()  # what a reader must know of them
 
 
@@ -73,8 +75,10 @@ def principal_directions(
             warn_user(note)
         coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
         directions, lengths = _rebuild(checkpoints, space, centering, coefficients)
-    singular_values = leading * lengths
-    return PrincipalDirections(directions, singular_values**2 / total, singular_values, () if note is None else (note,))
+    singular_values = leading * np.abs(lengths)
+    coordinates = (gram - gram[-1]) @ coefficients.T / lengths
+    notes = () if note is None else (note,)
+    return PrincipalDirections(directions, singular_values**2 / total, singular_values, coordinates, notes)
 
 
 def _gram_matrix(
@@ -134,7 +138,7 @@ def _rebuild(
     centering: str,
     coefficients: Float64[np.ndarray, "components checkpoints"],
 ) -> tuple[tuple[Direction, ...], Float64[np.ndarray, " components"]]:
-    """Returns the combinations of the rows with unit norm and scikit-learn's sign, and the norms they had."""
+    """Returns the combinations of the rows with unit norm and scikit-learn's sign, and what they were divided by."""
     directions = tuple(empty_direction(space) for _ in coefficients)
     squares = np.zeros(len(coefficients))
     largest = np.zeros(len(coefficients))
@@ -146,8 +150,8 @@ def _rebuild(
             candidate = row[np.argmax(np.abs(row))]
             if abs(candidate) > abs(largest[index]):
                 largest[index] = candidate
-    lengths = np.sqrt(squares)
-    for direction, factor in zip(directions, np.sign(largest) / lengths, strict=True):
+    lengths = np.sign(largest) * np.sqrt(squares)
+    for direction, factor in zip(directions, 1 / lengths, strict=True):
         # In float64: a factor rounded to float32 would move the norm of the whole direction away from 1.
         for values in direction.values():
             flat = values.reshape(-1)

@@ -19,6 +19,8 @@ from .directions import Direction
 
 # Of all checkpoints together, read at a time.
 _BLOCK_BYTES = 64 * 2**20
+# Of each checkpoint, however many there are: shorter reads take longer than what is made of them.
+_FEWEST_ELEMENTS = 2**15
 # One minus the squared cosine below which two directions count as one (an angle of a millionth).
 _PARALLEL = 1e-12
 
@@ -77,21 +79,27 @@ class ProjectedCheckpoints:
 
 
 def project(
-    checkpoints: Sequence[StateReader], origin: StateReader, directions: Sequence[Direction], space: WeightSpace
+    checkpoints: Sequence[StateReader],
+    origin: StateReader,
+    directions: Sequence[Direction],
+    space: WeightSpace,
+    near: Float64[np.ndarray, "n dimension"] | None = None,
 ) -> Projection:
-    """Projects checkpoints by least squares on one or two independent directions; the origin gets zeros."""
-    dimension = len(directions)
-    products = np.zeros((len(checkpoints), dimension))
-    gram = np.zeros((dimension, dimension))
-    for block in difference_blocks(checkpoints, origin, space):
-        rows = _rows(directions, block)
-        products += block.differences @ rows.T
-        gram += rows @ rows.T
-    norms = np.sqrt(np.diag(gram))
-    # Scaled to unit directions first: lengths that differ by many orders of magnitude must cost no digits.
-    scaled = np.linalg.solve(gram / np.outer(norms, norms), (products / norms).T).T
-    coordinates = scaled / norms + 0.0
-    return projection_at(checkpoints, coordinates, origin, directions, space)
+    """Projects checkpoints by least squares on one or two independent directions; the origin gets zeros.
+
+    Coordinates that are known but for rounding, ``near``, save one of two passes over the checkpoints.
+    """
+    passes = 2 if near is None else 1
+    coordinates = np.zeros((len(checkpoints), len(directions))) if near is None else near
+    for _ in range(passes):
+        sums = _summed(checkpoints, coordinates, origin, directions, space)
+        norms = np.sqrt(np.diag(sums.gram))
+        # Scaled to unit directions first: lengths that differ by many orders of magnitude must cost no digits.
+        steps = np.linalg.solve(sums.gram / np.outer(norms, norms), (sums.products / norms).T).T / norms
+        coordinates = coordinates + steps
+    # What the last steps gain is no more than rounding, so that nearly nothing is subtracted.
+    gained = np.einsum("ij,jk,ik->i", steps, sums.gram, steps)
+    return _projection(coordinates, np.maximum(sums.residual - gained, 0.0), sums.norm)
 
 
 def projection_at(
@@ -102,21 +110,47 @@ def projection_at(
     space: WeightSpace,
 ) -> Projection:
     """Measures how far checkpoints lie from given points of a plane."""
-    # The differences themselves are summed, not norms subtracted from each other, so that a checkpoint close to the
-    # plane keeps its digits.
-    norm = np.zeros(len(checkpoints))
-    residual = np.zeros(len(checkpoints))
+    sums = _summed(checkpoints, coordinates, origin, directions, space)
+    return _projection(coordinates, sums.residual, sums.norm)
+
+
+class _Sums(NamedTuple):
+    """Of squares and products over all elements; a rest is what leads from a point of the plane to a checkpoint."""
+
+    norm: Float64[np.ndarray, " n"]  # of the differences to the origin
+    residual: Float64[np.ndarray, " n"]  # of the rests
+    products: Float64[np.ndarray, "n dimension"]  # of the rests with the directions
+    gram: Float64[np.ndarray, "dimension dimension"]  # of the directions
+
+
+def _summed(
+    checkpoints: Sequence[StateReader],
+    coordinates: Float64[np.ndarray, "n dimension"],
+    origin: StateReader,
+    directions: Sequence[Direction],
+    space: WeightSpace,
+) -> _Sums:
+    # The rests themselves are summed, not norms subtracted from each other, so that a checkpoint close to the plane
+    # keeps its digits.
+    count, dimension = coordinates.shape
+    sums = _Sums(np.zeros(count), np.zeros(count), np.zeros((count, dimension)), np.zeros((dimension, dimension)))
     for block in difference_blocks(checkpoints, origin, space):
-        norm += np.einsum("ij,ij->i", block.differences, block.differences)
-        rest = block.differences
-        rest -= coordinates @ _rows(directions, block)
-        residual += np.einsum("ij,ij->i", rest, rest)
-    return Projection(
-        x=coordinates[:, 0].copy(),
-        y=coordinates[:, 1].copy() if len(directions) == 2 else None,
-        residual=np.sqrt(residual),
-        norm=np.sqrt(norm),
-    )
+        rows, rest = _rows(directions, block), block.differences
+        sums.norm[:] += np.einsum("ij,ij->i", rest, rest)
+        rest -= coordinates @ rows
+        sums.residual[:] += np.einsum("ij,ij->i", rest, rest)
+        sums.products[:] += rest @ rows.T
+        sums.gram[:] += rows @ rows.T
+    return sums
+
+
+def _projection(
+    coordinates: Float64[np.ndarray, "n dimension"],
+    residual: Float64[np.ndarray, " n"],
+    norm: Float64[np.ndarray, " n"],
+) -> Projection:
+    x, y = coordinates[:, 0], coordinates[:, 1] if coordinates.shape[1] == 2 else None
+    return Projection(x + 0.0, None if y is None else y + 0.0, np.sqrt(residual), np.sqrt(norm))
 
 
 def check_independent(norms: Sequence[float] | Float64[np.ndarray, " dimension"], cosine: float | None) -> None:
@@ -148,7 +182,7 @@ def difference_blocks(
     checkpoints: Sequence[StateReader], origin: StateReader, space: WeightSpace
 ) -> Iterator[DifferenceBlock]:
     """Yields float64 differences to the origin in the network's order, a block of all checkpoints at a time."""
-    step = max(1, _BLOCK_BYTES // (8 * max(1, len(checkpoints))))
+    step = max(_FEWEST_ELEMENTS, _BLOCK_BYTES // (8 * max(1, len(checkpoints))))
     for tensor in space.trainable:
         for start in range(0, tensor.size, step):
             stop = min(start + step, tensor.size)

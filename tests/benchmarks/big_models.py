@@ -38,8 +38,8 @@ from workers.measurement_plan import MeasurementPlan
 from workers.pool import PointTask, StateTask
 
 LAYERS = 10
-PASSES_OF_A_PLANE = 4
-"""The Gram matrix, the directions, the projection, and the distances; the checkpoints' hashes are computed before."""
+PASSES_OF_A_PLANE = 3
+"""The Gram matrix, the directions, and where the checkpoints lie; their hashes are computed before."""
 
 
 @dataclass

@@ -86,13 +86,16 @@ def test_the_block_size_changes_nothing(centering, block_bytes, monkeypatch):
     space, states = train(7)
     whole = principal_directions(states, space, centering=centering)
     monkeypatch.setattr(projection, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(projection, "_FEWEST_ELEMENTS", 1)
     blocks = principal_directions(states, space, centering=centering)
     np.testing.assert_allclose(vectors(space, blocks), vectors(space, whole), atol=1e-12)
     np.testing.assert_allclose(blocks.explained_variance_ratio, whole.explained_variance_ratio, rtol=1e-12)
 
 
-def test_no_more_than_a_block_is_read_at_a_time(monkeypatch):
+@pytest.mark.parametrize(("fewest", "expected"), [(1, 10), (16, 16)])
+def test_no_more_than_a_block_is_read_at_a_time(fewest, expected, monkeypatch):
     monkeypatch.setattr(projection, "_BLOCK_BYTES", 4 * 8 * 10)
+    monkeypatch.setattr(projection, "_FEWEST_ELEMENTS", fewest)
     space, states = train(4)
     longest = []
 
@@ -106,7 +109,7 @@ def test_no_more_than_a_block_is_read_at_a_time(monkeypatch):
 
     watched = [Watched({name: state.read(name) for name in state.shapes}) for state in states]
     principal_directions(watched, space)
-    assert max(longest) == 10
+    assert max(longest) == expected
 
 
 def test_spans_trainable_parameters_only_with_tied_weights_once():

@@ -322,6 +322,46 @@ def test_permuting_earlier_checkpoints_leaves_the_plane(centering):
     assert columns_of(one.networks)["number"] == (0, 1, 2, 3, 4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("centering", ["none", "mean"])
+def test_checkpoints_are_read_three_times_and_placed_by_least_squares(centering, dtype):
+    class Counted(MemoryState):
+        elements = 0
+
+        def read_block(self, name, start, stop):
+            self.elements += stop - start
+            return super().read_block(name, start, stop)
+
+    # Two runs, and two checkpoints of the same weights as the origin, one of each.
+    states = [read_network(build(seed, dtype)) for seed in (0, 1, 2, 3, 4, 2, 2)]
+    readers = [Counted(state) for state in states]
+    networks = [*checkpoints_of_run(readers[:3], range(3), "one"), *checkpoints_of_run(readers[3:], range(4), "other")]
+    space = describe_network(build(0, dtype))
+    plane = plane_of_runs(networks, space, centering=centering)
+    assert [reader.elements for reader in readers if reader is not readers[2]] == [3 * space.dimension] * 6
+
+    def flat(arrays):
+        return np.concatenate([arrays[tensor.name].reshape(-1).astype(float) for tensor in space.trainable])
+
+    differences = np.stack([flat(state) for state in states]) - flat(states[2])
+    basis = np.stack([flat(direction) for direction in plane.directions], axis=1)
+    expected = np.linalg.lstsq(basis, differences.T, rcond=None)[0].T
+    found, length = plane.projection, np.linalg.norm(differences, axis=1)
+    np.testing.assert_allclose(np.stack(found.coordinates, axis=1), expected, rtol=1e-13, atol=1e-13 * length.max())
+    rest = np.linalg.norm(differences - expected @ basis.T, axis=1)
+    np.testing.assert_allclose(found.residual, rest, rtol=1e-12, atol=1e-14 * length.max())
+    np.testing.assert_allclose(found.norm, length, rtol=1e-13)
+    assert (found.x[2], found.y[2], found.residual[2]) == (0.0, 0.0, 0.0)
+
+
+def test_a_path_of_two_dimensions_is_hardly_off_its_plane():
+    start, *steps = (read_network(build(seed)) for seed in range(3))
+    place = lambda a, b: {n: (start[n] + a * steps[0][n] + b * steps[1][n]).astype(start[n].dtype) for n in start}  # noqa: E731
+    plane = pca_plane([place(*pair) for pair in ((0, 0), (1, 0), (1, 1), (2, 1), (3, 3))], network=build())
+    assert (plane.projection.residual[:-1] < 1e-6 * plane.projection.norm[:-1]).all()
+    assert (plane.projection.residual[:-1] > 0).all()
+
+
 def test_pca_planes_name_what_is_wrong():
     modules = [build(seed) for seed in range(3)]
     for given, options, error, text in (
