@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from collectors.run_directory.metadata import RunMetadata
 from collectors.summary.recorded_values import RecordedTraining
 from collectors.weights.aligned import AlignedState
@@ -43,16 +45,19 @@ class LossCheck:
     def compare(self, measured: MeasuredRun, factor: float | None = None) -> Comparison | None:
         """Returns the comparison of the data set that fits, or of the main one; None where nothing can be compared."""
         # The factor says how many times as large as a sample's loss a batch's is; None: as callback_fn's loss has it.
-        steps_of, batch = self._steps_of, self.training.batch_size
+        steps_of = self._steps_of
         if steps_of is None:
             return None
         if factor is None:
-            factor = float(batch or 1) if measured.is_sum else 1.0
+            factor = self._factor(measured)
         steps = {number: number * steps_of for number in self.states}
         found = [compare(losses, steps, self.training.losses, factor) for losses in measured.losses.values()]
         best = next((item for item in found if item.fits), found[0])
         # Where nothing says how large a batch was, sums can be told from means alone.
         return best if not self._is_of_unknown_batches(measured) or _is_mean(best) else None
+
+    def _factor(self, measured: MeasuredRun) -> float:
+        return float(self.training.batch_size or 1) if measured.is_sum else 1.0
 
     def _is_of_unknown_batches(self, measured: MeasuredRun) -> bool:
         return measured.is_sum and self.training.batch_size is None
@@ -153,7 +158,24 @@ class LossCheck:
                 "look whether inputs and targets are in the same order and of the training's data, and whether the "
                 "network's forward is that of the training."
             )
+        elif about == "loss" and (ratio := self._ratio(measured, found)) is not None:
+            seen += f" Divided by {ratio:.2g}, it fits at all of them."
+            remedy = (
+                f"nothing, if training divides its loss by {ratio:.2g} before it logs it, as loops do that accumulate "
+                f"gradients. Otherwise {remedy}"
+            )
         return Finding(about, seen, f"{expected}.", remedy)
+
+    def _ratio(self, measured: MeasuredRun, found: Comparison) -> float | None:
+        """Returns how many times as high as logged the loss is, where that is the same all along; None elsewhere."""
+        logged = [row.logged for row in found.rows]
+        # Of a loss that hardly moved, any difference is a factor.
+        if min(logged) <= 0 or max(logged) < 2 * min(logged):
+            return None
+        ratio = float(np.median([row.measured / row.logged for row in found.rows]))
+        divided = self.compare(measured, self._factor(measured) / ratio)
+        fits = divided is not None and divided.mends(found) and not any(row.is_higher for row in divided.rows)
+        return ratio if fits else None
 
     def _scale(self, measured: MeasuredRun, found: Comparison) -> Finding | None:
         batch, row = self.training.batch_size or 1, found.rows[-1]

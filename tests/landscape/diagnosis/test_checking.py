@@ -186,6 +186,10 @@ def unnamed():
     return lambda outputs, targets: functional.cross_entropy(outputs, targets)
 
 
+def four_times():
+    return lambda outputs, targets: 4 * functional.cross_entropy(outputs, targets)
+
+
 def raises():
     raise KeyError("no such file")
 
@@ -232,6 +236,10 @@ PLANTED = {
     "smoothed labels": (
         returns(smoothed),
         "loss", r"CrossEntropyLoss\(label_smoothing=0.3\); with label_smoothing=0.0 the losses fit", "without label",
+    ),
+    "a training that divides its loss": (
+        returns(four_times),
+        "loss", r"higher .* Divided by (4|3\.[89]|4\.[12]), it fits at all of them", "nothing, if training divides",
     ),
     "a sample that is NaN": (
         returns(data=with_nan), "loss", r"NaN or infinite at epoch 0; training logged 1\.\d+ there", "samples that are",
