@@ -28,3 +28,4 @@ class KeptSamples:
     count: int
     targets: bytes = b""  # int64 in little-endian bytes; empty where targets are not one whole number for each sample
     weights: bytes = b""  # of each in the mean, float64 in little-endian bytes; empty where all count alike
+    is_sum: bool = False  # whether the loss of all samples is a sum, and no mean

@@ -32,6 +32,7 @@ _FIXED_OF_ORIGIN = ("x", "y", "status", "number")
 _CHECKPOINT_TEXTS = ("name", "run_name", "sha256")
 _ORIGIN_TEXTS = ("role", "name", "run")
 _SAMPLES = "samples"
+_REDUCTION = "reduction"
 _DIGESTS = "loss_sha256"
 _FILTERS = [2, 1]  # HDF5's numbers of shuffling and gzip
 _STORED: dict[str, Any] = {
@@ -213,6 +214,8 @@ def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[A
         for flat, chunk in item.chunks.items() if with_chunks else ():
             losses.id.write_direct_chunk((*place_on_grid(flat, item.shape), 0), chunk)
             digests[flat] = hdf5.chunk_digest(chunk)
+        if item.is_sum:
+            hdf5.put_text(losses, _REDUCTION, "sum")
         hdf5.scaled(losses, (*scales, group["sample"]))
         hdf5.put(group, _DIGESTS, hdf5.as_texts(digests).reshape(item.shape), scales)
         for label, values in (("target", item.targets), ("weight", item.weights)):
@@ -240,7 +243,9 @@ def _read_samples(
         if _DIGESTS in columns:
             digests = reader.array(columns[_DIGESTS], _DIGESTS, "S").ravel()[flats].tolist()
         chunks = _chunks_of(losses, sorted(root).index(name), dict(zip(flats, digests, strict=True)))
-        found[name] = KeptLosses(name, measured.shape, sizes[name], targets, weights, chunks)
+        # Files that were written before sums were named lack it.
+        is_sum = hdf5.read_attribute(losses, _REDUCTION) == "sum"
+        found[name] = KeptLosses(name, measured.shape, sizes[name], targets, weights, chunks, is_sum)
     return found
 
 

@@ -30,6 +30,7 @@ class KeptLosses:
         count: how many samples.
         targets: of each, int64[samples]; None where targets are not one whole number for each sample.
         weights: how much each counts in the mean, float64[samples]; None where all count alike.
+        is_sum: whether the loss of all samples is a sum, and no mean.
     """
 
     name: str
@@ -38,6 +39,7 @@ class KeptLosses:
     targets: NDArray[np.int64] | None = None
     weights: NDArray[np.float64] | None = None
     chunks: Chunks = field(default_factory=SpooledChunks)
+    is_sum: bool = False
 
     def __post_init__(self) -> None:
         for array in (self.targets, self.weights):
@@ -117,7 +119,8 @@ class KeptLosses:
             mean = float(gaps @ weights / total)
             spread = float((((gaps - mean) * weights) ** 2).sum())
         error = math.sqrt(spread * self.count / (self.count - 1)) / total if self.count > 1 else math.nan
-        return mean, float(error)
+        factor = self.count if self.is_sum else 1
+        return factor * mean, float(factor * error)
 
     def store(self, flat: int, losses: Float32[np.ndarray, " samples"]) -> None:
         """Keeps the losses at a point, by its flat index in C order."""
@@ -168,7 +171,8 @@ def kept_losses(description: Iterable[KeptSamples], shape: tuple[int, ...]) -> d
     for item in description:
         targets = np.frombuffer(item.targets, "<i8").astype(np.int64) if item.targets else None
         weights = np.frombuffer(item.weights, "<f8").astype(np.float64) if item.weights else None
-        found[item.name or UNNAMED] = KeptLosses(item.name or UNNAMED, shape, item.count, targets, weights)
+        name = item.name or UNNAMED
+        found[name] = KeptLosses(name, shape, item.count, targets, weights, is_sum=item.is_sum)
     return found
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.metric_names import MetricName
-
 from ..comparison.answers import INCONCLUSIVE, NO_INTERVAL, Answer
 from ..comparison.comparison import Comparison
 from ..comparison.facts import what_shows
@@ -20,7 +18,7 @@ from ..drawing.texts import unit_of
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from .measuring import Findings
-from .statement import BY_RESIDUAL, Evidence, Found, Number, Statement, Unknown, is_sum, percent, plus_minus, too_few
+from .statement import BY_RESIDUAL, Evidence, Found, Number, Statement, Unknown, percent, plus_minus, too_few
 
 SHARPNESS, AROUND, ALONG, RECIPES = "sharpness", "around", "along", "recipes"
 SHARE = 0.01
@@ -183,7 +181,7 @@ def _bends(bottom: LandscapeData) -> list[_Bend]:
             continue  # the same samples once more confirm nothing
         bend, places = "(loss[0] - 2 * loss[1] + loss[2]) / x[2] ** 2", {"loss": f"samples/{name}/loss", "x": "x"}
         samples = replace(evidence, samples={"": kept.count})
-        if is_sum(kept, bottom[str(MetricName("loss", dataset=name if place else ""))]):
+        if kept.is_sum:
             number = samples.mean(f"({bend}).sum()", f"({bend}).std(ddof=1) * sqrt({kept.count})", **places)
         elif kept.weights is None:
             number = samples.mean(f"({bend}).mean()", f"({bend}).std(ddof=1) / sqrt({kept.count})", **places)

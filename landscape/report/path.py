@@ -14,7 +14,7 @@ from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from .measuring import Findings
-from .statement import Evidence, Found, Number, Statement, Unknown, few_samples, is_sum, plus_minus, too_few
+from .statement import Evidence, Found, Number, Statement, Unknown, few_samples, plus_minus, too_few
 
 PATH, GAP = "path", "gap"
 # Shares of the path's variance from which on the plane shows it, and below which it does not.
@@ -121,7 +121,7 @@ def _too_few(evidence: Evidence, end: LandscapeData | None, name: str, main: str
         if losses is not None and np.isfinite(losses).all() and (few := too_few(losses)):
             return few
         other = kept.get(main)
-        if losses is not None and other and end and other.count != kept[one].count and is_sum(other, end.loss):
+        if losses is not None and other and end and other.count != kept[one].count and other.is_sum:
             return f"the losses are sums over samples, {kept[one].count:,} of {one} and {other.count:,} of {main}"
         count = evidence.samples.get("" if one == main else one)
         if losses is None and count is not None and (few := few_samples(count)):

@@ -16,7 +16,6 @@ from ..curvature.data import CurvatureData
 from ..facts import samples_of
 from ..grid.data import LandscapeData
 from ..grid.landscape_file import checkpoint_columns
-from ..grid.samples import KeptLosses
 
 EXACT = "exact but for rounding"
 OVER_SAMPLES = "95 % interval over samples"
@@ -193,12 +192,6 @@ def too_few(values: NDArray[Any]) -> str:
     if count < (needed := math.ceil(_SKEWED * skewness**2)):
         return f"a few samples make most of it; an interval needs about {needed:,} samples, but there are {count:,}"
     return ""
-
-
-def is_sum(kept: KeptLosses, losses: NDArray[np.float64]) -> bool:
-    """Returns whether losses, of shape (points,), are sums of the kept ones of samples, and no means."""
-    mean = kept.losses().astype(np.float64).mean(-1)
-    return bool(kept.weights is None and (abs(losses - kept.count * mean) < abs(losses - mean)).all())
 
 
 def percent(share: Number) -> str:

@@ -125,7 +125,8 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
             place, kept = np.zeros((1, len(far_points[0]))), []
             for item in self._sets:
                 sums = within_memory(self, functools.partial(self._sums_of_samples, item, place))
-                kept.append(describe_kept(item.name, item.samples, sums.get(DENOMINATORS)))  # None where it is a sum
+                weights = sums.get(DENOMINATORS)
+                kept.append(describe_kept(item.name, item.samples, weights, is_sum=weights is None))
             self._kept = tuple(kept)
         return self._measure_origin(far_points[0])
 

@@ -265,16 +265,16 @@ def samples_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, Float
 
 
 def describe_kept(
-    name: str, samples: Samples, denominators: Float64[np.ndarray, " samples"] | None = None
+    name: str, samples: Samples, denominators: Float64[np.ndarray, " samples"] | None = None, *, is_sum: bool = False
 ) -> KeptSamples:
-    """Returns what is known of a data set's samples at every point; no denominators: not known yet, or no mean."""
+    """Returns what is known of a data set's samples at every point; a sum has no denominators."""
     numbers = [whole_numbers(targets_of(batch), batch) for batch in samples.own_batches]
     known = [item for item in numbers if item is not None]
     targets = np.concatenate(known).astype("<i8").tobytes() if len(known) == len(numbers) else b""
     weights = b""
     if denominators is not None and (denominators != denominators[0]).any():
         weights = denominators.astype("<f8").tobytes()
-    return KeptSamples(name, samples.count, targets, weights)
+    return KeptSamples(name, samples.count, targets, weights, is_sum)
 
 
 def _ids_of(choice: str | Callable[[Any, Any], Any], batch: Batch) -> NDArray[np.int64]:

@@ -114,6 +114,22 @@ def test_a_paired_standard_error_is_that_of_the_differences(found):
     assert expected[1] < 0.7 * alone, "the same samples lie at both points"
 
 
+def test_a_difference_of_sums_is_a_sum(tmp_path):
+    def summed():
+        _, built, sets, _ = both()
+        return nn.CrossEntropyLoss(reduction="sum"), built, sets["train"], {}
+
+    line = line_between(network(3), network(4))
+    measured = measure(summed, line, output=tmp_path / "sum.h5", size=3, buffers="fixed")
+    finer = refine(tmp_path / "sum.h5", summed, factor=2, plane=line, progress=False, device_ids=[0])
+    for found, last in ((measured, 2), (Landscape.load(tmp_path / "sum.h5"), 4), (finer, 4)):
+        samples = found.samples()
+        gaps = samples.at(0).astype(float) - samples.at(last)
+        gap, error = samples.difference(0, last)
+        assert gap == pytest.approx(found.loss[0] - found.loss[last], rel=1e-5)
+        assert error == pytest.approx(gaps.std(ddof=1) * math.sqrt(samples.count), rel=1e-9)
+
+
 @pytest.mark.slow
 def test_a_line_and_one_data_set_without_a_name(tmp_path):
     path, line = tmp_path / "line.h5", line_between(network(3), network(4))
