@@ -216,5 +216,6 @@ def block_names(metrics: Container[str]) -> list[str]:
     return [name for name in names if name in metrics]
 
 
-def block_sizes(samples: int, blocks: int) -> Float64[np.ndarray, " blocks"]:
-    return np.array([len(range(block, samples, MOST_BLOCKS)) for block in range(blocks)], np.float64)
+def block_sizes(weights: Float64[np.ndarray, " samples"], blocks: int) -> Float64[np.ndarray, " blocks"]:
+    """Returns how much the samples of each block count together."""
+    return np.array([weights[block::MOST_BLOCKS].sum() for block in range(blocks)], np.float64)

@@ -40,6 +40,8 @@ _NAMED = 8
 # Of the directions that workers hold at once; each makes every point a little dearer.
 _MOST_BYTES = 2**30
 _MOST_DIRECTIONS = 16
+# In the identity of a loss that is a sum over samples.
+_SUM = "sum"
 
 Keep: TypeAlias = Callable[[ComparisonData], int]
 """Writes what was measured to its place, and returns how many lines that ends."""
@@ -90,6 +92,8 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         self._find_out_how_losses_add_up(pool)
         description = pool.description
         blocks = len(block_names(description.metrics))
+        sums = pool.sample_losses([(0.0,)]) if blocks else None
+        weights = np.ones(description.num_samples) if sums is None or sums.denominators is None else sums.denominators
         settings = self.settings
         # Places on a line, in lengths of its direction; 0 is exactly in the middle.
         half = np.linspace(0, settings["radius"], settings["points"] // 2 + 1)
@@ -97,6 +101,8 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         lines = {"normalization": settings["normalization"], "seed": settings["seed"], "t": places.tolist()}
         identity = identity_of(description, (*OF_LOSS, "buffers"), {"lines": lines})
         identity["samples"]["blocks"] = blocks
+        if sums is not None and sums.denominators is None:
+            identity["samples"][_SUM] = True
         attributes = {
             **self.attributes,
             **measured_attributes(description),
@@ -112,7 +118,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
             "name": [entry.name for entry in self.recipes.entries],
             "sha256": [state.sha256() for state in self.states],
             "t": places,
-            "block_size": block_sizes(description.num_samples, blocks),
+            "block_size": block_sizes(weights, blocks),
         }
         return ComparisonData.empty(columns, {"direction": settings["directions"]}, attributes).continuing(stored)
 
@@ -230,7 +236,10 @@ def _keep_line(
     if data.block_size.size:
         names, ends = block_names(values[0]), (values[point] for point in (last // 2, 0, last))
         middle, low, high = (np.array([item[name] for name in names]) for item in ends)
-        data.block_rise[place] = (low + high) / 2 - middle
+        rises, sizes = (low + high) / 2 - middle, data.block_size
+        # Of a sum, what it would be if all samples were like those of the block.
+        is_sum = _SUM in data.attributes["identity"]["samples"]
+        data.block_rise[place] = rises * sizes.sum() / sizes if is_sum else rises
     data.status[place] = PointStatus.MEASURED
     return 1
 

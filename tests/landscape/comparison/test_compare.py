@@ -150,6 +150,25 @@ def test_two_networks_answer_for_themselves_alone(recipes):
     assert found.table("loss")[0].verdict == "no interval"
 
 
+def weighted():
+    return nn.CrossEntropyLoss(torch.linspace(0.2, 3, 10)), *perceptron()[1:]
+
+
+def summed():
+    return nn.CrossEntropyLoss(reduction="sum"), *perceptron()[1:]
+
+
+@pytest.mark.parametrize("callback", [weighted, summed])
+def test_the_blocks_of_a_weighted_loss_and_of_a_sum_make_up_the_whole(callback, recipes):
+    found = measure({name: own[:1] for name, own in recipes.items()}, callback)
+    rises = (found.loss[:, :, 0] + found.loss[:, :, -1]) / 2 - found.loss[:, :, 2]
+    assert found.block_rise @ found.block_size / found.block_size.sum() == pytest.approx(rises, rel=1e-4)
+    if callback is summed:
+        (sums,), (means,) = found.table(), measure({name: own[:1] for name, own in recipes.items()}).table()
+        for name in ("difference", "low", "high"):
+            assert getattr(sums, name) == pytest.approx(SAMPLES * getattr(means, name), rel=1e-4), name
+
+
 def test_a_loss_without_values_of_single_samples(recipes):
     with pytest.warns(UserWarning, match="batched"):
         found = measure({name: own[:1] for name, own in recipes.items()}, without_single_losses, plan=None)
