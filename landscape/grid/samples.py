@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.shapes import Bool, Float32, Float64
+from workers.measuring.sample_loss import mean_and_stderr
 from workers.sample_losses import KeptSamples
 
 from .sample_chunks import ITEM, Chunks, SpooledChunks, packed, unpacked
@@ -115,12 +116,8 @@ class KeptLosses:
         weights = np.ones(self.count) if self.weights is None else self.weights
         with np.errstate(invalid="ignore"):
             gaps = np.where(weights > 0, first.astype(np.float64) - second, 0.0)
-            total = weights.sum()
-            mean = float(gaps @ weights / total)
-            spread = float((((gaps - mean) * weights) ** 2).sum())
-        error = math.sqrt(spread * self.count / (self.count - 1)) / total if self.count > 1 else math.nan
-        factor = self.count if self.is_sum else 1
-        return factor * mean, float(factor * error)
+        _, difference, error = mean_and_stderr(gaps * weights, weights, "sum" if self.is_sum else "mean")
+        return float(difference), float(error)
 
     def store(self, flat: int, losses: Float32[np.ndarray, " samples"]) -> None:
         """Keeps the losses at a point, by its flat index in C order."""
