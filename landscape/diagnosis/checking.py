@@ -144,7 +144,7 @@ _RAISED: Mapping[type[Exception], tuple[str, str, str]] = {
     SamplesError: (
         "samples",
         "a data set with the same labelled samples in each pass.",
-        "switch shuffling and random augmentation off in callback_fn's data set.",
+        "mend callback_fn's data set; if its samples change, switch shuffling and random augmentation off.",
     ),
     NondeterministicLossError: (
         "loss",
