@@ -163,10 +163,11 @@ def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> tu
         spread = math.sqrt(sum(float(item.var(ddof=1)) for item in values) / 2)
         return estimate, WELCH, caution, count_needed(spread, effect, confidence, estimate.floor, sides=2)
     if counts == [1, 1] and of_lines:
-        one, other = (block_rises_of(data)[of_recipe[0]] for of_recipe in rows)
         weights = data.block_size if data.block_size.size else np.ones(1)
+        counted = weights > 0  # a block in which no sample counts has no loss
+        one, other = (block_rises_of(data)[of_recipe[0]][:, counted] for of_recipe in rows)
         # Blocks tell how sure the difference is; the whole loss says what it is.
-        blocks = bootstrap_difference(one, other, weights, seed=int(data.attributes["seed"]))
+        blocks = bootstrap_difference(one, other, weights[counted], seed=int(data.attributes["seed"]))
         between = float((lines[rows[0][0]] - lines[rows[1][0]]).std(ddof=1)) if lines.shape[1] > 1 else math.nan
         method = BOOTSTRAP if data.block_size.size else OF_DIRECTIONS
         return replace(blocks, value=unknown.value), method, _ONE_EACH, count_needed(between, effect, confidence)

@@ -60,8 +60,9 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
         check_axis("t", self.t)
         if points < 3 or points % 2 == 0 or self.t[points // 2] != 0:
             raise ValueError(f"t must be an odd number of places, at least 3, with 0 in the middle, but got {self.t}.")
-        if not ((self.block_size > 0) & (self.block_size < _MOST_SAMPLES)).all():
-            raise ValueError(f"block_size must be numbers of samples above 0, but got {self.block_size[:6]}.")
+        sizes = self.block_size
+        if sizes.size and not (((sizes >= 0) & (sizes < _MOST_SAMPLES)).all() and sizes.any()):
+            raise ValueError(f"block_size must be how much samples count, at least 0, not all 0; got {sizes[:6]}.")
         attributes = self.attributes
         for label in ("radius", "confidence", "rise"):
             check_float(label, attributes.get(label))

@@ -169,6 +169,17 @@ def test_the_blocks_of_a_weighted_loss_and_of_a_sum_make_up_the_whole(callback, 
             assert getattr(sums, name) == pytest.approx(SAMPLES * getattr(means, name), rel=1e-4), name
 
 
+def test_a_block_in_which_no_sample_counts_leaves_an_interval(recipes):
+    def ignoring():
+        _, built, (inputs, targets), _ = perceptron()
+        return nn.CrossEntropyLoss(ignore_index=int(targets[0])), built, (inputs[:40], targets[:40]), {}
+
+    found = measure({name: own[:1] for name, own in recipes.items()}, ignoring)
+    assert found.block_size.tolist() == (TARGETS[:40] != TARGETS[0]).tolist()
+    (answer,) = found.table()
+    assert answer.low < answer.difference < answer.high
+
+
 def test_a_loss_without_values_of_single_samples(recipes):
     with pytest.warns(UserWarning, match="batched"):
         found = measure({name: own[:1] for name, own in recipes.items()}, without_single_losses, plan=None)
