@@ -6,11 +6,12 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from collectors.errors import LandscapeError, RunDirectoryError
+from collectors.errors import CheckpointError, LandscapeError, RunDirectoryError
 from collectors.files.places import AnyPath
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import StateReader
@@ -97,11 +98,7 @@ class ReportMeasuring:
     def _finite(self, numbers: list[int]) -> list[int]:
         """Returns the numbers up to the last checkpoint with finite weights; raises if fewer than three are left."""
         kept, unit = list(numbers), self.run.settings.unit
-        masks: set[str] = set()
-        if kept and _not_finite(self.run.checkpoint(kept[-1])):
-            # A buffer may be infinite from the beginning, as a mask of -inf is.
-            masks = _not_finite(self.run.checkpoint(kept[0])) - set(self.run.metadata.network.get("trainable") or ())
-        while kept and _not_finite(self.run.checkpoint(kept[-1])) - masks:
+        while kept and not self._is_finite(kept[-1]):
             kept.pop()
         diverged = len(kept) < len(numbers)
         if len(kept) < _FEWEST:
@@ -115,7 +112,30 @@ class ReportMeasuring:
             self.missing["diverged"] = f"the weights of {later} are not finite, so {unit} {end} counts as the end"
         return kept
 
+    def _is_finite(self, number: int) -> bool:
+        found = _not_finite(self.run.checkpoint(number))
+        return not found or not found - self._masks
+
+    @cached_property
+    def _masks(self) -> set[str]:
+        """Names of the buffers that are infinite from the beginning, as a mask of -inf is."""
+        first = _not_finite(self.run.checkpoint(self.run.present_numbers[0]))
+        return first - set(self.run.metadata.network.get("trainable") or ())
+
     def _planes(self) -> tuple[Landscape | None, Landscape | None]:
+        """Measures both planes, without checkpoints whose weights are not finite."""
+        try:
+            return self._both_planes()
+        except CheckpointError:
+            finite = [number for number in self.numbers if self._is_finite(number)]
+            left_out = [number for number in self.numbers if number not in finite]
+            if not left_out or len(finite) < _FEWEST:
+                raise
+            self.missing["left_out"] = f"{self.run.settings.unit}s {left_out}, whose weights are not finite"
+            self.numbers = finite
+            return self._both_planes()
+
+    def _both_planes(self) -> tuple[Landscape | None, Landscape | None]:
         """Measures both planes on the same workers; where one cannot be, the other one alone."""
         budget = self._left(0.5)
         with contextlib.suppress(PlaneError):

@@ -112,6 +112,7 @@ def answers_of(findings: Findings) -> list[Answer]:
 
 _PARTS = {
     "diverged": "The training diverged",
+    "left_out": "Checkpoints that were left out",
     "path": "The plane of the path",
     "around": "The plane around the end",
     "end": "The curvature at the end",

@@ -8,7 +8,7 @@ import pytest
 import torch
 from planted_runs import Point, Surface, answers, bowl, checked_answers, measuring_of, moves, spiral, train, turned
 
-from collectors.errors import RunDirectoryError
+from collectors.errors import CheckpointError, RunDirectoryError
 from landscape import SummaryLandscape
 from landscape.record.run import Run
 from landscape.report import measuring as report_measuring
@@ -48,6 +48,22 @@ def test_what_training_made_infinite_ends_the_run(tmp_path, points, network, las
     measuring = measuring_of(tmp_path, points, bowl(1, 2, 3, 4), moves(200, 4), network)
     assert measuring.numbers == list(range(last + 1))
     assert measuring.missing.get("diverged") == why
+
+
+def test_checkpoints_that_are_not_finite_on_the_way_are_left_out(tmp_path):
+    points = spiral(4)
+    points[[0, 5]] = math.nan
+    measuring = measuring_of(tmp_path, points, bowl(1, 2, 3, 4), moves(200, 4))
+    findings = measuring.findings(None)
+    assert measuring.numbers == [1, 2, 3, 4, *range(6, 13)]
+    found = checked_answers(measuring, findings)
+    assert found["end"].verdict.startswith("a minimum")
+    text = "Checkpoints that were left out: epochs [0, 5], whose weights are not finite."
+    assert text in _unknown(findings, tmp_path)
+    points[:11] = math.nan
+    measuring = measuring_of(tmp_path / "few", points, bowl(1, 2, 3, 4), moves(200, 4))
+    with pytest.raises(CheckpointError, match="holds NaN or infinite values in 'weight'"):
+        measuring.findings(None)
 
 
 def test_fewer_than_three_checkpoints_are_said_to_be_too_few(tmp_path):
