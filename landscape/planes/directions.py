@@ -95,12 +95,6 @@ def norm(direction: Direction, space: WeightSpace) -> float:
     return math.sqrt(inner_product(direction, direction, space))
 
 
-def cosine(first: Direction, second: Direction, space: WeightSpace) -> float:
-    """Returns the cosine of the angle between two directions; NaN when one of them is zero."""
-    length = norm(first, space) * norm(second, space)
-    return inner_product(first, second, space) / length if length else math.nan
-
-
 def _normalize_tensor(
     values: NDArray[Any], tensor: TensorInfo, origin: StateReader, normalization: str
 ) -> NDArray[Any]:
@@ -140,11 +134,13 @@ def _filter_norms(filters: NDArray[Any], dimensions: int = 1) -> Float64[np.ndar
 
 def _dot(first: NDArray[Any], second: NDArray[Any]) -> float:
     # In blocks: a float64 copy of a large layer would be twice the layer.
-    first, second = first.reshape(-1), second.reshape(-1)
-    return math.fsum(
-        float(first[start : start + _BLOCK].astype(np.float64) @ second[start : start + _BLOCK].astype(np.float64))
-        for start in range(0, len(first), _BLOCK)
-    )
+    is_square, first, second = first is second, first.reshape(-1), second.reshape(-1)
+    products = []
+    for start in range(0, len(first), _BLOCK):
+        block = first[start : start + _BLOCK].astype(np.float64)
+        other = block if is_square else second[start : start + _BLOCK].astype(np.float64)
+        products.append(float(block @ other))
+    return math.fsum(products)
 
 
 def check_arrays_of(plane: Any) -> None:

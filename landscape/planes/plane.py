@@ -24,7 +24,7 @@ from workers.measurement_options import BUFFER_POLICIES
 
 from ..roles import UNKNOWN, OriginRole, check_name
 from .axis_curvature import AxisCurvature
-from .directions import Direction, check_arrays_of, cosine, norm
+from .directions import Direction, check_arrays_of, inner_product, norm
 from .extent import MARGIN, axes_around, axis_holding, check_extent, check_sizes, spans, symmetric_axis
 from .networks import Network, find_named, find_networks, joined, networks_text
 from .plane_file import read_plane, write_plane
@@ -121,8 +121,12 @@ class Plane:
 
     @cached_property
     def cosine(self) -> float | None:
-        """The cosine between the two directions, or None for a line."""
-        return cosine(self.directions[0], self.directions[1], self.space) if self.dimension == 2 else None
+        """The cosine between the two directions, NaN where one of them is zero, or None for a line."""
+        if self.dimension == 1:
+            return None
+        first, second = self.directions
+        length = float(self.norms.prod())
+        return inner_product(first, second, self.space) / length if length else math.nan
 
     def project(
         self,

@@ -21,6 +21,8 @@ from .directions import Direction
 _BLOCK_BYTES = 64 * 2**20
 # Of each checkpoint, however many there are: shorter reads take longer than what is made of them.
 _FEWEST_ELEMENTS = 2**15
+# Elements of each checkpoint that are computed with at a time: what fits the cache takes a quarter of the time.
+_PANEL = 4096
 # One minus the squared cosine below which two directions count as one (an angle of a millionth).
 _PARALLEL = 1e-12
 
@@ -181,17 +183,25 @@ class DifferenceBlock(NamedTuple):
 def difference_blocks(
     checkpoints: Sequence[StateReader], origin: StateReader, space: WeightSpace
 ) -> Iterator[DifferenceBlock]:
-    """Yields float64 differences to the origin in the network's order, a block of all checkpoints at a time."""
+    """Yields float64 differences to the origin in the network's order, as few elements as a processor's cache holds.
+
+    The next block takes the place of the one before.
+    """
     step = max(_FEWEST_ELEMENTS, _BLOCK_BYTES // (8 * max(1, len(checkpoints))))
+    # One for all: new memory from the system would take as long as the computation.
+    panel = np.empty((len(checkpoints), _PANEL))
     for tensor in space.trainable:
         for start in range(0, tensor.size, step):
             stop = min(start + step, tensor.size)
-            base = _finite_block(origin, tensor.name, start, stop).astype(np.float64)
-            differences = np.empty((len(checkpoints), stop - start))
-            for row, checkpoint in zip(differences, checkpoints, strict=True):
-                # Converted while it is subtracted: a float64 copy of its own would cost as much as the reading.
-                np.subtract(_finite_block(checkpoint, tensor.name, start, stop), base, out=row)
-            yield DifferenceBlock(tensor.name, start, stop, base, differences)
+            read = [_finite_block(reader, tensor.name, start, stop) for reader in (origin, *checkpoints)]
+            for first in range(0, stop - start, _PANEL):
+                base, *rows = (block[first : first + _PANEL] for block in read)
+                base = base.astype(np.float64)
+                differences = panel[:, : len(base)]
+                for difference, row in zip(differences, rows, strict=True):
+                    # Converted while it is subtracted: a float64 copy of its own would cost as much as the reading.
+                    np.subtract(row, base, out=difference)
+                yield DifferenceBlock(tensor.name, start + first, start + first + len(base), base, differences)
 
 
 def not_finite(label: str, name: str) -> CheckpointError:

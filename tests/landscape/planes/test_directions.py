@@ -7,7 +7,7 @@ from torch import nn
 from collectors.networks.readers import describe_network, read_network
 from collectors.weights.safetensors_file import MemoryState
 from landscape.planes import directions as directions_module
-from landscape.planes.directions import cosine, inner_product, norm, normalize, random_direction
+from landscape.planes.directions import inner_product, norm, normalize, random_direction
 
 
 class Mixed(nn.Module):
@@ -112,7 +112,7 @@ def test_same_seed_same_bits_other_seed_index_and_name_other_values(network):
     first = draw(5, 0)
     np.testing.assert_equal(draw(5, 0), first)
     for other in (draw(5, 1), draw(6, 0)):
-        assert abs(cosine(first, other, space)) < 0.2
+        assert abs(inner_product(first, other, space)) < 0.2 * norm(first, space) * norm(other, space)
     same_shape = nn.ModuleDict({"left": nn.Linear(9, 9), "right": nn.Linear(9, 9)})
     pair = random_direction(*prepare(same_shape), seed=0, index=0, normalization="none")
     assert not np.array_equal(pair["left.weight"], pair["right.weight"])
@@ -157,7 +157,7 @@ def test_empty_tensors_are_allowed():
 
 
 @pytest.mark.parametrize("block", [1, 13, 2**20])
-def test_inner_product_norm_and_cosine_equal_flat_vectors(network, block, monkeypatch):
+def test_inner_products_and_norms_are_those_of_flat_vectors(network, block, monkeypatch):
     monkeypatch.setattr(directions_module, "_BLOCK", block)
     space, origin = prepare(network)
     first = random_direction(space, origin, seed=0, index=0)
@@ -165,8 +165,3 @@ def test_inner_product_norm_and_cosine_equal_flat_vectors(network, block, monkey
     flat = [np.concatenate([d[t.name].reshape(-1).astype(float) for t in space.trainable]) for d in (first, second)]
     assert inner_product(first, second, space) == pytest.approx(flat[0] @ flat[1], rel=1e-11)
     assert norm(first, space) == pytest.approx(np.linalg.norm(flat[0]), rel=1e-13)
-    expected = flat[0] @ flat[1] / np.linalg.norm(flat[0]) / np.linalg.norm(flat[1])
-    assert cosine(first, second, space) == pytest.approx(expected, rel=1e-11)
-    assert cosine(first, first, space) == pytest.approx(1, rel=1e-13)
-    zero = {name: np.zeros_like(values) for name, values in first.items()}
-    assert np.isnan(cosine(first, zero, space))
