@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 from collections.abc import Sequence
@@ -171,8 +172,10 @@ def warn_of_full_disk(path: AnyPath | None, size: int) -> None:
     """Warns where a file of so many bytes does not fit beside what is on its disk."""
     if not isinstance(path, Path):
         return
-    free = shutil.disk_usage(path.parent).free + (path.stat().st_size if path.exists() else 0)
-    if size > free:
+    with contextlib.suppress(OSError):  # a disk that answers with an error says so where it is written to
+        free = shutil.disk_usage(path.parent).free + (path.stat().st_size if path.exists() else 0)
+        if size <= free:
+            return
         warn_user(
             f"{path.name} will have up to {size_text(size)}, but its disk has {size_text(free)} for it; give output= a "
             "path on a larger one, keep no losses of samples (keep_samples), or measure fewer points (size)."

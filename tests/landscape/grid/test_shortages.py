@@ -1,6 +1,7 @@
 """What a run says before it measures where memory or the disk seem not to suffice."""
 
 import contextlib
+import errno
 import re
 import shutil
 from types import SimpleNamespace
@@ -60,6 +61,17 @@ def test_several_workers():
 def test_nothing_is_said_where_there_is_enough(recwarn, tmp_path):
     evaluate(random_plane(wide()[1], seed=0), wide, size=3, device_ids=[0], progress=False, output=tmp_path / "a.h5")
     assert not [item for item in recwarn if re.search("seem to be free|has .* for it", str(item.message))]
+
+
+def test_a_disk_that_does_not_say_how_much_it_has_left_ends_nothing(tmp_path, monkeypatch):
+    def fails(folder):
+        raise OSError(errno.EIO, "Input/output error", str(folder))
+
+    monkeypatch.setattr(shutil, "disk_usage", fails)
+    found = evaluate(
+        random_plane(wide()[1], seed=0), wide, size=3, device_ids=[0], progress=False, output=tmp_path / "a.h5"
+    )
+    assert np.isfinite(found.loss).all()
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
