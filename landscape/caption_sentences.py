@@ -58,7 +58,7 @@ def where_text(landscape: LandscapeData) -> str:
         number = "principal component" if landscape.y is None else "two principal components"
         text = f"on the {cut} of the first {number} of the path of the weights"
         shares = explained_variance_text(landscape)
-        return text + (f", which hold {shares} of its variance" if shares else "") + f", through {origin}"
+        return text + (f" (shares of its variance: {shares})" if shares else "") + f", through {origin}"
     if kind == "random":
         count = "one random direction" if landscape.y is None else "two random directions"
         how = _NORMALIZED.get(str(known.get("normalization")), "")
@@ -188,7 +188,11 @@ def lowest_text(landscape: LandscapeData, values: NDArray[Any], word: str = "low
 def _place_text(landscape: LandscapeData, place: tuple[int, ...]) -> str:
     x = f"{landscape.x[place[-1]]:.3g}"
     if landscape.y is not None:
-        return f"x = {x}, y = {landscape.y[place[0]]:.3g}, in lengths of the directions from the origin"
+        text = f"x = {x}, y = {landscape.y[place[0]]:.3g}, in lengths of the directions from the origin"
+        if landscape.geometry is None:
+            return text
+        along, across = landscape.geometry.distances(landscape.x[place[-1]], landscape.y[place[0]])
+        return f"{text} ({float(along):.3g} and {float(across):.3g} as distances)"
     if landscape.attributes.get("decomposition") in ("path", "points"):
         first, last = ends_of(landscape)
         if landscape.x[place[-1]] in (0, 1):

@@ -88,7 +88,7 @@ def check_file_kind(path: Path, *expected: str) -> None:
 
 
 def damaged(path: Path, otherwise: str, reason: str) -> CheckpointError:
-    return CheckpointError(f"checkpoint {path} is damaged or {otherwise} ({reason}); copy it again.")
+    return CheckpointError(f"checkpoint {path} is damaged or {otherwise} ({reason}); copy it again, or leave it out.")
 
 
 @contextlib.contextmanager

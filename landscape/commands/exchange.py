@@ -230,7 +230,7 @@ def info(
     """Says what a file or a run directory holds and what to type next; without a PATH, what this machine has.
 
     landscape info run
-    landscape info run/landscape_result.h5 --json
+    landscape info run/landscape_0-20_pca.h5 --json
     landscape info --devices 0,1
     """
     if file is None:

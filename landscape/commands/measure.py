@@ -36,7 +36,10 @@ if TYPE_CHECKING:
         "collect_landscape={'create_landscape': {'result': True}}": "--result",
     },
     table={
-        "size": Option(None, help="Grid points per axis (3 to 256).", typed=int | None, panel="Grid"),
+        "size": Option(None, help="Grid points per axis (3 to 256); when absent, as many as the training asked for.",
+            typed=int | None, panel="Grid"),
+        "num_samples": replace(OPTIONS["num_samples"], help=f"{OPTIONS['num_samples'].help} When absent, as many as "
+            "the training asked for."),
         "train": Option(None, help="Measure the intervals' PCA landscapes.", typed=bool | None, panel="Grid"),
         "result": Option(None, help="Measure the landscape of the result, around the last checkpoint.",
             typed=bool | None, panel="Grid"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -194,4 +196,6 @@ def _is_found(function: str) -> bool:
 
 
 def _typed(*words: object) -> str:
-    return shlex.join(["landscape", *map(str, words)])
+    # A program that no folder of PATH has is called as it was now.
+    is_found = shutil.which("landscape") or Path(sys.argv[0]).name != "landscape"
+    return shlex.join(["landscape" if is_found else sys.argv[0], *map(str, words)])

@@ -111,9 +111,9 @@ def plot(
 ) -> None:
     """Shows landscape files as an interactive page, a picture or a film, or a curvature or a comparison file.
 
-    landscape plot run/landscape_result.h5
-    landscape plot run/landscape_result.h5 --kind surface -o surface.png
-    landscape plot run/landscape_result.h5 --watch
+    landscape plot run/landscape_0-20_pca.h5
+    landscape plot run/landscape_0-20_pca.h5 --kind surface -o surface.png
+    landscape plot run/landscape_0-20_pca.h5 --watch
     """
     pages = {name: options.pop(name) for name in OF_PAGES}
     typed = {name: value for name, value in options.items() if value not in (_OF_PLOT[name].default, [], None)}

@@ -145,7 +145,7 @@ def what_shows(answer: Answer) -> str:
     if answer.needed is None:
         return f"More networks alone would not show a difference of {100 * EFFECT:g} %; measure more directions."
     unit = "directions" if answer.method in (BOOTSTRAP, OF_DIRECTIONS) else "networks of each recipe"
-    return f"With {answer.needed} {unit}, a difference of {100 * EFFECT:g} % would show in 4 of 5 cases."
+    return f"With {answer.needed} {unit} at least, a difference of {100 * EFFECT:g} % would show in 4 of 5 cases."
 
 
 def _spread_lines(means: list[RecipeMean], directions: int) -> list[str]:

@@ -120,7 +120,7 @@ def curvature_caption(
         text = [
             f"Eigenvalues of {matrix}, at {unit} {all_numbers[row]}",
             f"Density: stochastic Lanczos quadrature, {probes}" if probes else "",
-            f"Ticks, with bars as long as their residuals: {_asked(known)}" if _ends(known) else "",
+            f"Ticks (bars are their residuals, where these can be seen): {_asked(known)}" if _ends(known) else "",
             measured_on,
         ]
         values, errors = curvature.eigenvalues[row], curvature.residuals[row]
@@ -205,4 +205,4 @@ def _row(curvature: CurvatureData, row: int) -> str:
 
 def _density(curvature: CurvatureData) -> str | None:
     probes, steps = curvature.density_nodes.shape[1:]
-    return f"{probes} starts of {steps} products" if probes else None
+    return f"{probes} probes of {steps} products" if probes else None

@@ -118,7 +118,7 @@ def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | No
     kind = _decomposition(landscape)
     if geometry is not None:
         if axis == 1 and geometry.oblique:
-            return f"distance at a right angle to it (cosine of the directions {geometry.cosine:z.2f})"
+            return f"distance at a right angle to it (cosine of the directions {geometry.cosine_text})"
         name = axis_label(landscape, axis)
         article = "the " if name.startswith(("first", "second")) or kind in _MATRICES else ""
         return f"distance {name}" if name.startswith("towards ") else f"distance along {article}{name}"
@@ -144,7 +144,7 @@ def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | No
 
 def short_axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | None = None) -> str:
     if geometry is not None and axis == 1 and geometry.oblique:
-        return f"distance across (cosine {geometry.cosine:z.2f})"
+        return f"distance across (cosine {geometry.cosine_text})"
     kind, label = _decomposition(landscape), axis_label(landscape, axis)
     name = label.split(" (")[0]
     if kind == "pca":
@@ -303,7 +303,7 @@ def sampling_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
     elif report["estimated_error"] is not None:
         of = "of the loss at each point" if report["relative"] else "of the range of losses"
         notes.append(f"largest estimated error {100 * report['estimated_error']:.2g} % {of}")
-    if metric == "loss" and not report["reached"]:
+    if metric == "loss" and not report["reached"] and report.get("mode") == "adaptive":
         notes.append(f"the tolerance of {100 * report['tolerance']:.2g} % is not reached")
     return [*notes, *missed_notes(landscape)]
 

@@ -214,7 +214,7 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
     if math.isfinite(at_origin):
         place = np.column_stack([*sheet.frame.place([point.x], [point.y or 0.0]), [at_origin]])
         add_mark(place, marks.origin_label(landscape), 8, marks.STAR)
-    if any(line.hidden().any() for line in drawn):
+    if any(line.get_linestyle() != "None" and line.hidden().any() for line in drawn):
         color = marks.PATH if sheet.times is None else strong_color(0)
         faint: dict[str, Any] = {"linewidth": 1.6 * factor, "linestyle": DOTTED, "alpha": FAINT}
         sheet.entries.append(Line2D([], [], label="behind the surface", color=color, **faint))

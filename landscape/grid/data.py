@@ -198,6 +198,11 @@ class PlaneGeometry:
         return abs(self.cosine) >= _RIGHT_ANGLE
 
     @property
+    def cosine_text(self) -> str:
+        """The cosine in as many digits as it takes that an oblique angle is no right one."""
+        return f"{self.cosine:{'z.2f' if abs(self.cosine) >= 0.005 else '.1g'}}"
+
+    @property
     def to_distances(self) -> Float64[np.ndarray, "2 2"]:
         """The matrix that takes (x, y) to (u, v); its transpose times itself is ``gram``."""
         sine = math.sqrt(1 - self.cosine**2)

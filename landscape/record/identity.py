@@ -104,7 +104,7 @@ def _flat(value: Any, prefix: str = "") -> dict[str, str]:
 
 
 def _short(values: Mapping[str, str], name: str, limit: int = 48) -> str:
-    text = values.get(name, "absent")
+    text = values.get(name, "nothing")
     return text if len(text) <= limit else f"{text[: limit - 15]}...{text[-12:]}"
 
 

@@ -270,15 +270,15 @@ def _no_signature(path: AnyPath, begins: bytes, kind: FileKind) -> LandscapeErro
     other = other_kind(begins)
     if other is not None:
         return errors.LandscapeFormatError(
-            f"{path} is no {kind.word} file, but {other}. It was left as it is. For a {kind.word} file that is to be "
-            "written, give another place."
+            f"{path} is no {kind.word} file, but {other}. It was left as it is. To write a {kind.word} file, give "
+            "another path."
         )
     if _SIGNATURE.startswith(begins):
         return _damaged(path, "it ends within its first bytes", kind)
     # Nobody is told to replace it, because it may be anything.
     return errors.LandscapeDamagedError(
         f"{kind.word} file {path} is damaged, or none at all: it does not begin as an HDF5 file does. It was left as "
-        f"it is: give the path of a {kind.word} file, or, for one that is to be written, another place."
+        f"it is: give the path of a {kind.word} file; to write one, give another path."
     )
 
 
@@ -290,7 +290,7 @@ def _check_format(file: Any, path: AnyPath, kind: FileKind) -> int:
         if ours is not None:
             what = f"a {ours.word} file, which {ours.reader} reads"
         raise errors.LandscapeFormatError(
-            f"{path} is {what}. Give the path of a {kind.word} file, or, for one that is to be written, another place."
+            f"{path} is {what}. Give the path of a {kind.word} file; to write one, give another path."
         )
     version = int(hdf5.read_attribute(file, "format_version"))
     if not kind.oldest <= version <= kind.version:

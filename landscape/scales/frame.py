@@ -116,5 +116,5 @@ def choose_frame(landscape: LandscapeData, aspect: str) -> Frame:
     if stretch >= _VISIBLE:
         notes.append(f"axes stretched × {stretch:.3g} along {'y' if lengths[0] > lengths[1] else 'x'}")
     if geometry.oblique:
-        notes.append(f"sheared: the directions' cosine is {geometry.cosine:z.2f}")
+        notes.append(f"sheared: the directions' cosine is {geometry.cosine_text}")
     return Frame(None, 1.0, tuple(notes))

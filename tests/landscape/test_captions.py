@@ -22,8 +22,8 @@ def text_of(data, *arguments, **look):
 def test_of_a_path_and_its_principal_plane():
     data = build(num_samples=1024, samples="random", seed=7)
     text = text_of(data)
-    start = "Loss of LeNet on the plane of the first two principal components of the path of the weights, which hold"
-    assert text.startswith(f"{start} 63.2 % +")
+    start = "Loss of LeNet on the plane of the first two principal components of the path of the weights"
+    assert text.startswith(f"{start} (shares of its variance: 63.2 % +")
     assert "21.4 %" in text
     assert "The path (12 checkpoints, epochs 3 to 14) is projected onto the plane" in text
     assert "30 × 20 points." in text

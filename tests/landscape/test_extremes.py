@@ -125,7 +125,7 @@ def test_between_networks_with_their_own_statistics():
 def test_they_belong_to_the_identity_and_stay_on_a_finer_grid(tmp_path):
     line, path = random_line(build(), seed=0), tmp_path / "a.h5"
     evaluate(line, returned, size=3, output=path, progress=False, device_ids=[0])
-    with pytest.raises(LandscapeIdentityError, match="extremes: the file has absent, this run"):
+    with pytest.raises(LandscapeIdentityError, match="extremes: the file has nothing, this run"):
         evaluate(line, returned, size=3, output=path, **QUIET)
     first = evaluate(line, returned, size=3, output=path, overwrite=True, save_directions=True, **QUIET)
     finer = refine(path, returned, factor=2, progress=False, device_ids=[0])

@@ -1,11 +1,16 @@
 """After a measurement standard error says how to look at it, unless progress is off; standard output is as it was."""
 
 import shlex
+import shutil
+import sys
 
 import pytest
 import torch
 from command_line import command
 from examples import BatchNormNetwork, train_run
+
+from landscape import Landscape
+from landscape.commands.next_steps import show_where_to_look
 
 MEASURED = ("--function", "examples:batch_norm", "--devices", "0", "--samples", "32")
 
@@ -43,6 +48,16 @@ def test_landscapes(folder, arguments, files):
     assert quiet.stdout == told.stdout
     for words in advised(told):
         command(*words[1:], "--no-open", folder=folder)
+
+
+def test_a_program_that_no_folder_of_path_has_is_called_as_it_was(folder, monkeypatch, capsys):
+    command("evaluate", "a.pt", "--size", "3", "-o", "outside.h5", *MEASURED, folder=folder)
+    monkeypatch.setattr(sys, "argv", ["/somewhere/.venv/bin/landscape"])
+    for found, program in ((None, "/somewhere/.venv/bin/landscape"), ("/usr/bin/landscape", "landscape")):
+        monkeypatch.setattr(shutil, "which", lambda name, found=found: found)
+        show_where_to_look([Landscape.load(folder / "outside.h5")])
+        words = shlex.split(capsys.readouterr().err)
+        assert words == ["Look", "at", "it:", program, "plot", str(folder / "outside.h5")]
 
 
 def test_a_dry_run_and_what_lies_in_no_file_have_nothing_to_look_at(folder):

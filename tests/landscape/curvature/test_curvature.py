@@ -128,7 +128,7 @@ def test_what_it_holds_in_words(found):
     text = curvature_text(found)
     for part in (
         "Hessian of the mean loss, 1210 trainable weights", "2 measured, 1 failed", "the 2 largest and the 1 lowest",
-        "epoch 5 ", "2 starts of 4 products", "80 in all, about as long as 408 losses", "64 (first)",
+        "epoch 5 ", "2 probes of 4 products", "80 in all, about as long as 408 losses", "64 (first)",
         "computed in float32.", "epoch 10: CurvatureError: the loss is nan",
     ):  # fmt: skip
         assert part in text
@@ -173,7 +173,7 @@ def test_the_caption_of_a_spectrum():
     data = build()
     data.eigenvalues[1], data.residuals[1] = [36.5, 2.0, -1.25], [0.004, 0.1, 0.02]
     caption = Curvature(data).caption("spectrum")
-    density = "at epoch 5. Density: stochastic Lanczos quadrature, 2 starts of 4 products. Ticks, with bars"
+    density = "at epoch 5. Density: stochastic Lanczos quadrature, 2 probes of 4 products. Ticks (bars are"
     assert density in caption.text
     assert caption.alt == (
         "A density over eigenvalues. The largest eigenvalue is 36.5 ± 0.004. The lowest eigenvalue is -1.25 ± 0.02."

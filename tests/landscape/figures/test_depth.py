@@ -193,7 +193,9 @@ class TestPictures:
         steep.origin.metrics["loss"] = 0.001
         plain = build(np.add.outer(np.linspace(1, 2, 20) ** 2, np.zeros(30)), points=0)
         plain.origin.metrics["loss"] = 1.5**2
-        for data, said in ((steep, True), (plain, False)):
+        only_the_star = build(points=0)  # which is faint where it is hidden, and not dotted
+        only_the_star.origin.metrics["loss"] = 0.001
+        for data, said in ((steep, True), (plain, False), (only_the_star, False)):
             assert ("behind the surface" in legend_texts(plot_surface(data))) is said
 
     def test_several_pictures_hide_too(self):

@@ -53,6 +53,10 @@ class TestFlatPictures:
         assert "stretched" not in ax.get_title()
         assert "sheared" not in ax.get_title()
 
+    def test_an_angle_that_is_nearly_right_is_not_called_right(self):
+        label = figures.plot_contour(isotropic_plane(-0.00467, (3.0, 3.0))).get_ylabel()
+        assert " ".join(label.split()) == "distance at a right angle to it (cosine of the directions -0.005)"
+
     @pytest.mark.slow
     def test_on_axes_of_the_user_and_side_by_side(self):
         plane = Landscape(isotropic_plane(0.5, (12.0, 5.0)))

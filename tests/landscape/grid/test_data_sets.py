@@ -74,7 +74,7 @@ def test_the_file_holds_the_loss_of_each_class(tmp_path):
     assert evaluate(drawn, both, output=path, groups="target", **OPTIONS).report.measured <= 1
     with pytest.raises(LandscapeIdentityError, match="groups"):
         evaluate(drawn, both, output=path, groups=lambda inputs, targets: targets % 3 % 2 * 2, **OPTIONS)
-    with pytest.raises(LandscapeIdentityError, match=r"groups: the file has .*, this run absent"):
+    with pytest.raises(LandscapeIdentityError, match=r"groups: the file has .*, this run nothing"):
         evaluate(drawn, both, output=path, **OPTIONS)
 
 

@@ -498,8 +498,8 @@ class TestIdentity:
             check_identity(stored, wanted, "f.h5")
         text = str(caught.value)
         assert "grid.size: the file has 5, this run 7" in text
-        assert "gone: the file has 1, this run absent" in text
-        assert "new: the file has absent, this run null" in text
+        assert "gone: the file has 1, this run nothing" in text
+        assert "new: the file has nothing, this run null" in text
         assert "seed" not in text
         assert "grid.x" not in text
         assert all(len(line) < 170 for line in text.splitlines())
@@ -508,7 +508,7 @@ class TestIdentity:
         ("stored", "wanted", "match"),
         [
             ({str(i): i for i in range(100)}, {str(i): -i - 1 for i in range(100)}, "and 92 more: "),
-            ({"a": {}}, {}, r"a: the file has \{\}, this run absent"),
+            ({"a": {}}, {}, r"a: the file has \{\}, this run nothing"),
         ],
     )
     def test_many_are_counted_and_an_empty_group_is_not_an_absent_one(self, stored, wanted, match):

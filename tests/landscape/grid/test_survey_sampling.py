@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from false_clock import FalseClock
+from figure_cases import build
 from surfaces import landscape as measured_everywhere
 
 from landscape import Landscape, evaluate
@@ -110,6 +111,10 @@ def test_every_text_says_what_is_estimated_and_what_may_be_missed(landscape):
     for text in (summary_text(landscape), dict(page_facts(landscape))["sampling"]):
         assert share in text
     assert missed in landscape.plot_surface().get_title()
+    for mode, is_said in (("full", False), ("adaptive", True)):
+        data = build()
+        data.attributes["sampling"] = {**report, "mode": mode, "reached": False}
+        assert (f"the tolerance of {100 * report['tolerance']:.2g} % is not reached" in sampling_text(data)) is is_said
     # Only the loss has an estimate.
     title = landscape.plot_contour(metric="height").get_title()
     assert "interpolated linearly, error not estimated" in title
