@@ -191,9 +191,11 @@ def _row(curvature: CurvatureData, row: int) -> str:
     values = curvature.eigenvalues[row].tolist()
     marks = ["" if done else "?" for done in curvature.converged[row]]
     texts = [f"{value:.4g}{mark}" for value, mark in zip(values, marks, strict=True)]
-    if len(texts) > _MOST_VALUES:
-        texts = [*texts[:_MOST_VALUES], "..."]
-    parts = [f"loss {curvature.loss[row]:.4g}", *([f"eigenvalues {', '.join(texts)}"] if texts else [])]
+    parts = [f"loss {curvature.loss[row]:.4g}"]
+    top = int(curvature.attributes["top"])
+    for word, ends in (("eigenvalues", texts[:top]), ("lowest", texts[top:])):
+        if ends:
+            parts.append(f"{word} {', '.join([*ends[:_MOST_VALUES], *(['...'] if len(ends) > _MOST_VALUES else [])])}")
     if np.isfinite(curvature.trace[row]):
         low, high = curvature.trace_low[row], curvature.trace_high[row]
         known = np.isfinite([low, high]).all()
