@@ -158,7 +158,7 @@ GAPS = {
     "one data set": (moves(200, 4), "not known: callback_fn returns one data set"),
     "too few samples": (two_sets(moves(200, 4), count=4), "not known .*4 samples are too few, at least 30.*"),
     "equal sets": (two_sets(moves(200, 4), seed=0), "not known .*the interval of the difference holds 0"),
-    "a few hard samples": ({"train": moves(200, 4), "test": hard()}, "not known .*a few samples make most of the mean.*"),
+    "a few hard samples": ({"train": moves(200, 4), "test": hard()}, "not known .*few samples make most of the mean.*"),
 }  # fmt: skip
 
 
