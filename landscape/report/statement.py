@@ -190,9 +190,7 @@ def too_few(values: NDArray[Any]) -> str:
     spread = float(values.std())
     skewness = float((((values - values.mean()) / spread) ** 3).mean()) if spread > 0 else 0.0
     if count < (needed := math.ceil(_SKEWED * skewness**2)):
-        return (
-            f"a few samples make most of the mean; an interval takes {needed:,} samples, but there are {count:,}"
-        )
+        return f"a few samples make most of the mean; an interval takes {needed:,} samples, but there are {count:,}"
     return ""
 
 
