@@ -197,5 +197,5 @@ def _is_found(function: str) -> bool:
 
 def _typed(*words: object) -> str:
     # A program that no folder of PATH has is called as it was now.
-    is_found = shutil.which("landscape") or Path(sys.argv[0]).name != "landscape"
+    is_found = Path(sys.argv[0]).name != "landscape" or shutil.which("landscape")
     return shlex.join(["landscape" if is_found else sys.argv[0], *map(str, words)])

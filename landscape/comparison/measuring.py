@@ -93,7 +93,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         description = pool.description
         blocks = len(block_names(description.metrics))
         sums = pool.sample_losses([(0.0,)]) if blocks else None
-        weights = np.ones(description.num_samples) if sums is None or sums.denominators is None else sums.denominators
+        weights = None if sums is None else sums.denominators
         settings = self.settings
         # Places on a line, in lengths of its direction; 0 is exactly in the middle.
         half = np.linspace(0, settings["radius"], settings["points"] // 2 + 1)
@@ -101,7 +101,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         lines = {"normalization": settings["normalization"], "seed": settings["seed"], "t": places.tolist()}
         identity = identity_of(description, (*OF_LOSS, "buffers"), {"lines": lines})
         identity["samples"]["blocks"] = blocks
-        if sums is not None and sums.denominators is None:
+        if sums is not None and weights is None:
             identity["samples"][_SUM] = True
         attributes = {
             **self.attributes,
@@ -118,7 +118,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
             "name": [entry.name for entry in self.recipes.entries],
             "sha256": [state.sha256() for state in self.states],
             "t": places,
-            "block_size": block_sizes(weights, blocks),
+            "block_size": block_sizes(np.ones(description.num_samples) if weights is None else weights, blocks),
         }
         return ComparisonData.empty(columns, {"direction": settings["directions"]}, attributes).continuing(stored)
 

@@ -303,7 +303,7 @@ def sampling_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
     elif report["estimated_error"] is not None:
         of = "of the loss at each point" if report["relative"] else "of the range of losses"
         notes.append(f"largest estimated error {100 * report['estimated_error']:.2g} % {of}")
-    if metric == "loss" and not report["reached"] and report.get("mode") == "adaptive":
+    if metric == "loss" and not report["reached"] and report.get("mode") != "full":
         notes.append(f"the tolerance of {100 * report['tolerance']:.2g} % is not reached")
     return [*notes, *missed_notes(landscape)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import shutil
 from collections.abc import Sequence
@@ -172,10 +171,11 @@ def warn_of_full_disk(path: AnyPath | None, size: int) -> None:
     """Warns where a file of so many bytes does not fit beside what is on its disk."""
     if not isinstance(path, Path):
         return
-    with contextlib.suppress(OSError):  # a disk that answers with an error says so where it is written to
+    try:
         free = shutil.disk_usage(path.parent).free + (path.stat().st_size if path.exists() else 0)
-        if size <= free:
-            return
+    except OSError:  # such a disk says what it lacks where it is written to
+        return
+    if size > free:
         warn_user(
             f"{path.name} will have up to {size_text(size)}, but its disk has {size_text(free)} for it; give output= a "
             "path on a larger one, keep no losses of samples (keep_samples), or measure fewer points (size)."

@@ -91,9 +91,8 @@ def project(
 
     Coordinates that are known but for rounding, ``near``, save one of two passes over the checkpoints.
     """
-    passes = 2 if near is None else 1
     coordinates = np.zeros((len(checkpoints), len(directions))) if near is None else near
-    for _ in range(passes):
+    for _ in range(2 if near is None else 1):
         sums = _summed(checkpoints, coordinates, origin, directions, space)
         norms = np.sqrt(np.diag(sums.gram))
         # Scaled to unit directions first: lengths that differ by many orders of magnitude must cost no digits.

@@ -57,7 +57,7 @@ def find_eigenpairs(
             # Half of it is random, so that no direction is left out.
             mixed: np.ndarray = drawn / length(drawn.astype(np.float64)) + gradient / size
             # Of a single weight the two may be opposite: nothing is left.
-            return mixed.astype(layout.dtype) if length(mixed) > _ROUGHLY else drawn
+            return mixed.astype(layout.dtype) if mixed.any() else drawn
 
         return Lanczos(products, start(0), rows, locked, start, products.flat, scale)
 

@@ -241,6 +241,11 @@ def test_random_planes_hold_the_random_directions(normalization):
 def test_random_directions_are_nearly_orthogonal_and_the_cosine_is_kept():
     plane = random_plane(build())
     assert 0 < abs(plane.cosine) < 0.1
+    one, other = (
+        np.concatenate([values.reshape(-1).astype(float) for values in direction.values()])
+        for direction in plane.directions
+    )
+    assert plane.cosine == pytest.approx(one @ other / np.linalg.norm(one) / np.linalg.norm(other), rel=1e-11)
 
 
 def test_a_large_cosine_warns():
