@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import io
@@ -13,10 +14,14 @@ import warnings
 from pathlib import Path
 from unittest import mock
 
+import typer.main
+import typer.testing
 from places import ROOT
-from typer.testing import CliRunner
 
 from landscape.cli import app, main
+
+# Typer reads the annotations of all commands anew for each one that is typed: a 50th of all tests' time.
+typer.main.get_command = typer.testing._get_command = functools.cache(typer.main.get_command)
 
 
 def command(*arguments, folder, check=True, environment=(), encoding="utf-8"):
@@ -46,7 +51,7 @@ def command(*arguments, folder, check=True, environment=(), encoding="utf-8"):
 
 def invoke(*arguments):
     """Returns what typer's own runner says of a command; what ended it is raised, as ``main`` gets it."""
-    result = CliRunner().invoke(app, [*map(str, arguments)])
+    result = typer.testing.CliRunner().invoke(app, [*map(str, arguments)])
     if result.exception is not None:
         raise result.exception
     return result
