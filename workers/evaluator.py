@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from collectors.networks.weight_space import State, WeightSpace
-from collectors.shapes import Float64
+from collectors.shapes import Float, Float64
 
 from .curvature.products import WITHOUT_GRADIENTS, ProductSettings, ShareProducts
 from .curves.curve import CurveTask, Fitting
@@ -211,7 +211,7 @@ class Evaluator(ABC):
     @abstractmethod
     def measure(
         self, points: Float64[np.ndarray, "points axes"], *, sums: bool = False
-    ) -> dict[str, Float64[np.ndarray, " points"]]:
+    ) -> dict[str, Float[np.ndarray, " ..."]]:
         """Measures points of the loaded plane.
 
         Args:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
 
 
-# Of a figure that is cut to what is drawn, in inches.
-_MARGIN = 0.06
 _DESCRIPTION = {"png": "Description", "pdf": "Subject", "svg": "Description"}
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
@@ -84,15 +82,8 @@ class Picture:
         """Draws the legend, and lays a figure of ours out, where the axes stay for all ``cameras``."""
         draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
         if self.own:
-            settle(self.ax.figure, cameras, grow=not cameras)
-            # The usual height has room for a legend, which three-dimensional axes fill.
-            if not (self.appearance.legend or self.sized or self.ax.name == "3d"):
-                figure: Any = self.ax.figure
-                parts = [ax.get_tightbbox() for ax in figure.axes]
-                spare = figure.bbox.height - max(part.y1 for part in parts) + min(part.y0 for part in parts)
-                if (spare := spare / figure.dpi - 2 * _MARGIN) > 0:
-                    figure.set_figheight(figure.get_figheight() - spare)
-                    settle(figure)
+            # A box fills the height that it is given.
+            settle(self.ax.figure, cameras, grow=not cameras, trim=not self.sized and self.ax.name != "3d")
 
 
 @contextlib.contextmanager

@@ -31,8 +31,11 @@ _MORE = 1.5
 _SLIDE = (10.0, 7.0)
 
 
-def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) -> bool:
-    """Lays a figure out so that nothing leaves it or overlaps; False says that one of several pictures is too small."""
+def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True, trim: bool = False) -> bool:
+    """Lays a figure out so that nothing leaves it or overlaps; False says that one of several pictures is too small.
+
+    A figure may ``grow`` until its pictures have room; ``trim`` takes away the height that a single one leaves empty.
+    """
     # What is placed in pixels finds the axes in their final place then, where they stay for all cameras.
     several = grow and len(_mains(figure)) > 1
     for axis in _number_axes(figure) if several else ():
@@ -53,6 +56,9 @@ def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) ->
     else:
         _lay_out(figure, cameras, whole=several)
     if not several:
+        if trim and (spare := _empty_height(figure)) > _pixels(figure, _MARGIN):
+            figure.set_figheight(figure.get_figheight() - spare / figure.dpi)
+            settle(figure, cameras, grow=grow)
         return True
     _space_numbers(figure)
     _lay_out(figure, cameras, whole=True)
@@ -70,6 +76,13 @@ def fits_across(legend: Any, columns: int, *, paper: bool) -> bool:
                 _wrap(text, 0.75 * room / columns, 0)
                 breaks = _length(legend, 0) > room
     return _length(legend, 0) <= room
+
+
+def _empty_height(figure: Any) -> float:
+    """Returns how much of a figure's height is above and below all that is drawn, in pixels, without margins."""
+    parts = [drawn.get_tightbbox() for drawn in (*figure.axes, *figure.legends)]
+    spare = figure.bbox.height - max(part.y1 for part in parts) + min(part.y0 for part in parts)
+    return float(spare - 2 * _pixels(figure, _MARGIN))
 
 
 @contextlib.contextmanager

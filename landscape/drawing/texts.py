@@ -121,7 +121,7 @@ def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | No
             return f"distance at a right angle to it (cosine of the directions {geometry.cosine_text})"
         name = axis_label(landscape, axis)
         article = "the " if name.startswith(("first", "second")) or kind in _MATRICES else ""
-        return f"distance {name}" if name.startswith("towards ") else f"distance along {article}{name}"
+        return _distance(f"{article}{name}")
     if kind == "pca":
         share = _explained(landscape, axis, "explained variance {}")
         return f"{('first', 'second')[axis]} principal direction{share}"
@@ -153,9 +153,12 @@ def short_axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometr
         # Such as "1st eigenvector (λ = 36.09)".
         name = label.replace(f"{_MATRICES[kind]} ", "")
         name = name.split(" ±")[0] + (")" if " ±" in name else "")
-    if geometry is None:
-        return name
-    return f"distance {name}" if name.startswith("towards ") else f"distance along {name.removeprefix('random ')}"
+    return name if geometry is None else _distance(name.removeprefix("random "))
+
+
+def _distance(direction: str) -> str:
+    says_where = direction.startswith(("towards ", "from ", "along "))
+    return f"distance {direction}" if says_where else f"distance along {direction}"
 
 
 def _decomposition(landscape: LandscapeData) -> str:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from collectors.networks.weight_space import State
-from collectors.shapes import Float64
+from collectors.shapes import Float, Float64
 
 from ..curvature.products import ProductSettings
 from ..curves.curve import CurveTask, Fitting
@@ -132,7 +132,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
 
     def measure(
         self, points: Float64[np.ndarray, "points axes"], *, sums: bool = False
-    ) -> dict[str, Float64[np.ndarray, " points"]]:
+    ) -> dict[str, Float[np.ndarray, " ..."]]:
         return self._sums_of_samples(self._main, points) if sums else self._measure(points)
 
     def use_batch_size(self, batch_size: int) -> None:

@@ -77,18 +77,18 @@ def curvature_data():
 @pytest.mark.parametrize(
     ("files", "options", "size"),
     [
-        ("a", "", (1675, 993)),
-        ("a", "--kind lines", (1675, 993)),
-        ("a", "--kind heatmap --theme dark", (1675, 993)),
+        ("a", "", (1675, 913)),
+        ("a", "--kind lines", (1675, 913)),
+        ("a", "--kind heatmap --theme dark", (1675, 935)),
         ("a", "--kind surface --levels 5", (1440, 1310)),
-        ("a", "--style paper --levels quantile", (1360, 1410)),
-        ("a", "--levels 0.1,0.5,2 --scale linear", (1675, 993)),
-        ("unfinished", "", (1675, 883)),
-        ("one", "", (1280, 1160)),
+        ("a", "--style paper --levels quantile", (1360, 1230)),
+        ("a", "--levels 0.1,0.5,2 --scale linear", (1675, 914)),
+        ("unfinished", "", (1675, 867)),
+        ("one", "", (1280, 929)),
         ("a", "--aspect fill", (1280, 1270)),
         ("line", "", (1280, 880)),
         ("line", "--metric loss --metric accuracy", (1280, 880)),
-        ("a b", "--kind difference", (1675, 993)),
+        ("a b", "--kind difference", (1675, 950)),
     ],
 )
 def test_every_kind(folder, tmp_path, files, options, size):

@@ -228,10 +228,10 @@ def test_a_picture_without_a_legend(kind):
     assert len(plain.get_lines()) == len(usual.get_lines())
 
 
-@pytest.mark.parametrize("style", ["screen", "paper"])
+@pytest.mark.parametrize(("style", "legend"), [("screen", False), ("paper", False), ("paper", True)])
 @pytest.mark.parametrize("kind", ["contour", "heatmap", "profile"])
-def test_without_a_legend_there_is_no_empty_margin(kind, style):
-    ax = drawn(kind, legend=False, style=style)
+def test_there_is_no_empty_margin(kind, style, legend):
+    ax = drawn(kind, legend=legend, style=style)
     pixels = figures.figure_pixels(ax, dpi=100)
     written = np.flatnonzero((pixels != pixels[0, 0]).any(axis=(1, 2)))
     assert written[0] <= 0.04 * len(pixels) + 6
@@ -239,8 +239,9 @@ def test_without_a_legend_there_is_no_empty_margin(kind, style):
 
 
 @pytest.mark.parametrize("kind", ["contour", "profile"])
-def test_without_a_legend_a_size_that_is_asked_for_stays(kind):
-    assert tuple(drawn(kind, legend=False, size=(5, 5)).figure.get_size_inches()) == (5, 5)
+def test_a_size_that_is_asked_for_stays(kind):
+    for legend in (True, False):
+        assert tuple(drawn(kind, legend=legend, size=(5, 5)).figure.get_size_inches()) == (5, 5)
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])

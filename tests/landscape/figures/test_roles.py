@@ -44,6 +44,7 @@ class TestNetworks:
         data = with_networks()
         assert title(data) == r"LeNet, SGD, Adam \$x_1\$, average"
         assert [axis_label(data, axis) for axis in (0, 1)] == [r"from SGD to Adam \$x_1\$", "from SGD to average"]
+        assert axis_label(data, 0, data.geometry) == r"distance from SGD to Adam \$x_1\$"
         assert axis_label(with_ends(), 0) == r"from SGD to Adam \$x_1\$"
 
     @pytest.mark.slow
