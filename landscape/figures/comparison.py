@@ -65,6 +65,8 @@ def plot_comparison(
     with begin_picture(Picture, "plot_comparison", ax, look, 2.9) as sheet:
         for place, recipe in enumerate(comparison.recipes):
             _draw_recipe(sheet, comparison, place, recipe, networks)
+        if networks and any(len(comparison.curves(recipe)) > 1 for recipe in comparison.recipes):
+            sheet.entries += sheet.ax.plot([], [], color=sheet.appearance.soft, label="each network", **_thin(sheet))
         _write(sheet, comparison)
         sheet.finish()
     return sheet.ax
@@ -78,7 +80,7 @@ def _draw_recipe(sheet: Picture, comparison: MeasuredComparison, place: int, rec
     dashes: Any = "-" if place < len(look.series) else (0, (5, 2))
     count, mean = len(curves), curves.mean(0)
     if networks and count > 1:
-        ax.plot(comparison.t, curves.T, color=color, linewidth=0.6 * look.factor, alpha=0.35, zorder=2)
+        ax.plot(comparison.t, curves.T, color=color, alpha=0.35, zorder=2, **_thin(sheet))
     if count >= _FEWEST:
         _, low, high = comparison.band(recipe)
         ax.fill_between(comparison.t, low, high, color=color, alpha=0.22, linewidth=0, zorder=1)
@@ -87,6 +89,10 @@ def _draw_recipe(sheet: Picture, comparison: MeasuredComparison, place: int, rec
         comparison.t, mean, color=color, linestyle=dashes, linewidth=2 * look.factor, marker="o", markersize=size,
         zorder=4, label=f"{plain(recipe, _LONGEST)} ({count} network{'' if count == 1 else 's'})",
     )  # fmt: skip
+
+
+def _thin(sheet: Picture) -> dict[str, Any]:
+    return {"linewidth": 0.6 * sheet.appearance.factor}
 
 
 def _write(sheet: Picture, comparison: MeasuredComparison) -> None:

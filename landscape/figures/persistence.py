@@ -127,9 +127,9 @@ def plot_merge_tree(
     """Draws which minima of the grid are joined by which saddle.
 
     Each minimum is a line that begins at its value and rises to the saddle where its basin meets that of a lower
-    minimum; the number beside it is its barrier. The line of the lowest one goes on to the top. A path between two
-    minima must climb to the height at which their lines are joined. Minima that do not count are left out. Arguments
-    and errors are ``plot_persistence``'s, and what a flat grid shows.
+    minimum; the number beside it, such as +0.4, is its barrier. The line of the lowest one goes on to the top. A path
+    between two minima must climb to the height at which their lines are joined. Minima that do not count are left out.
+    Arguments and errors are ``plot_persistence``'s, and what a flat grid shows.
     """
     return _draw(MERGE_TREE, landscape, ax, persistence, look)
 
@@ -167,8 +167,11 @@ def _draw_tree(sheet: Sheet) -> None:
     columns = [across[saddle.joins[0]] for saddle in found.saddles], [across[place] for place in range(len(order))]
     for (points, style, label), places in zip(marks_of(found, sheet.landscape), columns, strict=True):
         if points:
+            barriers = " (+ barrier)" if points is found.saddles and _has_places(sheet, order) else ""
             heights = [point.value for point in points]
-            sheet.entries += ax.plot(places, heights, linestyle="none", label=label, zorder=4, **sized(style, size))
+            sheet.entries += ax.plot(
+                places, heights, linestyle="none", label=label + barriers, zorder=4, **sized(style, size)
+            )
     ax.grid(axis="y", alpha=look.grid_alpha)
     _write_names(sheet, found, order)
 
@@ -181,7 +184,7 @@ def _write_names(sheet: Sheet, found: Topology, order: list[int]) -> None:
         ax.set_xlabel(f"{len(order)} minima")
         return
     places = [found.minima[place] for place in order]
-    named = len(order) <= (_MOST_PLACES // 2 if look.paper else _MOST_PLACES)
+    named = _has_places(sheet, order)
     texts = [
         letter(place) + (f"\n({', '.join(_coordinates(sheet.landscape, point))})" if named else "")
         for place, point in zip(order, places, strict=True)
@@ -194,7 +197,12 @@ def _write_names(sheet: Sheet, found: Topology, order: list[int]) -> None:
         if math.isfinite(minimum.persistence):
             place, barrier = (index, minimum.value + minimum.persistence), float(f"{minimum.persistence:.3g}")
             style = {"ha": "left", "va": "top", "color": look.ink}
-            write_beside(ax, number_text(barrier), place, (4, -3), look.number_size, **style)
+            write_beside(ax, f"+{number_text(barrier)}", place, (4, -3), look.number_size, **style)
+
+
+def _has_places(sheet: Sheet, order: list[int]) -> bool:
+    """Whether there is room for the coordinates of minima, and for barriers."""
+    return len(order) <= (_MOST_PLACES // 2 if sheet.appearance.paper else _MOST_PLACES)
 
 
 def _coordinates(landscape: LandscapeData, point: Minimum) -> list[str]:

@@ -144,7 +144,7 @@ class TestMergeTree:
         assert [label.get_text() for label in ax.get_xticklabels()] == [
             "A\n(-1)", "B\n(-0.33)", "D\n(0.33)", "C\n(1)",
         ]  # fmt: skip
-        assert {"4", "1", "7.5"} <= {text.get_text() for text in ax.texts}
+        assert {"+4", "+1", "+7.5"} <= {text.get_text() for text in ax.texts}
         assert "minima of the grid on this line, not of the network" in ax.get_title()
         draw(ax)
 
