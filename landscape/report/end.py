@@ -1,40 +1,51 @@
-"""How a training ended: at a minimum, at a saddle or still falling, how flat, and which of several recipes flatter."""
+"""How a training ended: at a minimum, at a saddle, or with a loss that still falls."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comparison.answers import INCONCLUSIVE, NO_INTERVAL, Answer
-from ..comparison.comparison import Comparison
-from ..comparison.facts import what_shows
 from ..comparison.statistics import Estimate
 from ..curvature.data import CurvatureData
 from ..drawing.texts import unit_of
 from ..grid.data import LandscapeData
-from ..record.checks import PointStatus
-from .measuring import Findings
-from .statement import BY_RESIDUAL, Evidence, Found, Number, Statement, Unknown, percent, plus_minus, too_few
+from .measuring import FLAT, Findings
+from .statement import (
+    BY_RESIDUAL,
+    NEGLIGIBLE,
+    Evidence,
+    Found,
+    Number,
+    Statement,
+    Unknown,
+    percent,
+    plus_minus,
+    too_few,
+)
 
-SHARPNESS, AROUND, ALONG, RECIPES = "sharpness", "around", "along", "recipes"
+SHARPNESS = "sharpness"
 SHARE = 0.01
-"""Of the range of the path's losses: less counts as no change. Of the largest eigenvalue: less counts as flat."""
+"""Of the range of the path's losses: less counts as no change."""
+# A first loss that is a thousand times the next one says nothing about what a change is later; of a path that hardly
+# changes but for its highest tenth, a millionth of the whole range is left.
+_USUAL, _FLOOR = 0.9, 1e-6
 # A line's second difference and the eigenvalue must agree so well, or the loss is no parabola that far.
 _AGREEMENT = 0.2
+_MOST_ALIKE = 0.9  # of the correlation of what two checkpoints, one behind the other, leave
 _WANTED, _FEWEST = 5, 3  # checkpoints, through which a line shows by how much they jitter
-_OF_RANGE = f"{100 * SHARE:g} % of the range of the losses on the path"
-_LITTLE = f"{100 * SHARE:g} % of the largest eigenvalue"
-RADIUS = 0.5  # of the ring on the random plane, in lengths of its directions
+_OF_RANGE = f"{100 * SHARE:g} % of the range of the losses on the path without the highest tenth"
+_LITTLE = f"{100 * FLAT:g} % of the largest eigenvalue"
 
 
 @dataclass(frozen=True)
 class _Bend:
     name: str
     number: Number
+    most: float  # that of the sample that bends most, up or down
     few: str  # why its interval is not to be trusted
 
     @property
@@ -44,8 +55,8 @@ class _Bend:
 
 def answer_end(findings: Findings) -> Found:
     curvature, path = findings.curvature, findings.path
-    trend = None if path is None else _trend(path)
-    falls = trend is not None and trend.number.high < -SHARE * _range(path)
+    trend, scale = None if path is None else _trend(path), _range(findings)
+    falls = trend is not None and trend.number.high < -SHARE * scale
     statements = [] if trend is None else [trend]
     if curvature is None or not np.isfinite(curvature.eigenvalues).all() or not math.isfinite(curvature.loss[0]):
         verdict: str = Unknown(f"not known: {findings.missing.get('end') or 'the curvature at the end is not finite'}")
@@ -53,14 +64,16 @@ def answer_end(findings: Findings) -> Found:
         evidence = Evidence.of_curvature(curvature)
         largest, lowest = eigenvalue(evidence, 0), eigenvalue(evidence, -1)
         bends = [] if findings.bottom is None else _bends(findings.bottom)
+        gradient = float(curvature.gradient_norm[0])
         if largest.low > 0:
             statements.append(_one_step(evidence, curvature))
         text = f"The lowest eigenvalue of the Hessian is {plus_minus(lowest)}; the largest one is {largest.value:.4g}."
         statements += [Statement(text, lowest, SHARPNESS), *_along(bends)]
-        verdict = _stationary(findings, trend, float(curvature.gradient_norm[0]), largest, lowest, bends)
+        verdict = _stationary(findings, trend, gradient, largest, lowest, bends)
+        # Whatever the last checkpoints did, no parabola falls from here.
+        falls = falls and not _gains_little(gradient, lowest, scale)
     if trend is not None and falls:
-        ends = trend.text.partition("; this is")[0]
-        verdict = f"still falling: {ends[:1].lower()}{ends[1:]}; this is more than {_OF_RANGE}"
+        verdict = f"still falling: {trend.text[:1].lower()}{trend.text[1:-1]}; this is more than {_OF_RANGE}"
     return [verdict], statements
 
 
@@ -74,23 +87,30 @@ def eigenvalue(evidence: Evidence, place: int, row: int = 0, form: str = "{}", k
 def _stationary(
     findings: Findings, trend: Statement | None, gradient: float, largest: Number, lowest: Number, bends: list[_Bend]
 ) -> str:
-    scale = _range(findings.path)
+    scale = _range(findings)
     if not math.isfinite(scale):
-        return Unknown("not known: the losses on the path do not differ, or were not measured")
-    # A parabola that bends up in every direction falls by no more than this; of another one, a step tells the least.
+        return Unknown("not known: the losses on the path do not differ, or are not finite")
     steepest = max(abs(largest.value), abs(lowest.value))
-    little = SHARE * steepest
-    slowest = lowest.low if lowest.low > little else largest.value if largest.low > 0 else steepest
-    if not gradient**2 <= 2 * slowest * SHARE * scale:
+    little = FLAT * steepest
+    # A parabola that bends up in every direction falls by no more than this; of another one, a step tells the least,
+    # and the slope along the lowest eigenvector.
+    rests = _gains_little(gradient, lowest, scale)
+    if not (rests or lowest.low > little):
+        fastest = largest.value if largest.low > 0 else steepest
+        slope = 0.0 if findings.bottom is None or not bends else _slope(findings.bottom)
+        rests = gradient**2 <= 2 * fastest * SHARE * scale and _gains_little(slope, lowest, scale)
+    if not rests:
         moves = "but it is not certain that the loss falls: training or samples may be noisy"
         if trend is not None and trend.number.low > 0:
             moves = "and the loss rises"
+        elif risen := _has_risen(findings):
+            moves = risen
         return Unknown(f"not known: the gradient is not zero there, {moves}")
     if not bends:
         without = "the loss of each sample is not known, so the curvature has no interval"
         return Unknown(f"not known: {findings.missing.get('bottom') or without}")
     main = bends[0]
-    if main.few:
+    if main.few and not main.most < little:
         return Unknown(f"not known: {main.few}")
     if not abs(main.number.value - lowest.value) <= _AGREEMENT * abs(lowest.value) + little:
         return Unknown("not known: the loss is not a parabola where it was measured, so its curvature has no interval")
@@ -135,37 +155,85 @@ def _trend(path: LandscapeData) -> Statement | None:
     # Of a training whose weights jitter, two checkpoints tell nothing; the line's error knows by how much they do.
     error = f"sqrt(({rest} ** 2).sum() / {count - 2} / ({away} ** 2).sum()) * {span}"
     reach = Estimate(0.0, 1.0, count - 2).interval()[1]
+    wider = _widening(found.number[first : last + 1], found.metrics["loss"][first : last + 1])
     change = Evidence.of_landscape(path).number(
-        f"{slope} * {span}", *(f"{slope} * {span} {sign} {reach:.6g} * {error}" for sign in "-+"),
-        kind=f"95 % interval of a straight line through {count} checkpoints", number="checkpoints/number",
-        loss="checkpoints/loss",
+        f"{slope} * {span}", *(f"{slope} * {span} {sign} {reach * wider:.6g} * {error}" for sign in "-+"),
+        kind=f"95 % interval of a straight line through {count} checkpoints, {wider:.2f} times as wide as Student's",
+        number="checkpoints/number", loss="checkpoints/loss",
     )  # fmt: skip
     ends = f"From {unit} {found.number[first]} to {unit} {found.number[last]}"
-    text = (
-        f"{ends} the loss changed by {plus_minus(change)}; this is the change of a straight line through {count} "
-        "checkpoints."
-    )
+    text = f"{ends} a straight line through the losses of {count} checkpoints changes by {plus_minus(change)}."
     return Statement(text, change, "path")
 
 
-def _range(path: LandscapeData | None) -> float:
-    found = None if path is None else path.checkpoints
-    losses = np.zeros(0) if found is None or not found.paths else found.metrics["loss"][found.paths[0]]
-    losses = losses[np.isfinite(losses)]
-    return float(np.ptp(losses)) or math.nan if len(losses) else math.nan
+def _widening(numbers: NDArray[np.int64], losses: NDArray[np.float64]) -> float:
+    """Returns how much wider an interval is where what a straight line leaves depends on the checkpoint before."""
+    steps = np.diff(losses)
+    rest = losses - np.polyval(np.polyfit(numbers, losses, 1), numbers)
+    # What falls, or rises, from each checkpoint to the next bends rather than jitters.
+    if not (scale := float(rest @ rest)) or (steps < 0).all() or (steps > 0).all():
+        return 1.0
+    # Of n checkpoints it is found too low by about (1 + 4 times itself) / n (Marriott and Pope 1954).
+    along = float(rest[1:] @ rest[:-1]) / scale
+    along = min(max(along + (1 + 4 * along) / len(rest), 0.0), _MOST_ALIKE)
+    return math.sqrt((1 + along) / (1 - along))
+
+
+def _losses(findings: Findings) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Returns the numbers and the finite losses of the path's checkpoints; without a plane, those of a few of them."""
+    found, along = None if findings.path is None else findings.path.checkpoints, findings.along
+    if found is not None and found.paths:
+        numbers, losses = found.number[found.paths[0]], found.metrics["loss"][found.paths[0]]
+    elif along is not None:
+        numbers, losses = along.number, along.loss
+    else:
+        return np.zeros(0, np.int64), np.zeros(0)
+    return numbers[np.isfinite(losses)], losses[np.isfinite(losses)]
+
+
+def _range(findings: Findings) -> float:
+    _, losses = _losses(findings)
+    if not len(losses):
+        return math.nan
+    lowest = losses.min()
+    return float(max(np.quantile(losses, _USUAL) - lowest, _FLOOR * (losses.max() - lowest))) or math.nan
+
+
+def _gains_little(slope: float, lowest: Number, scale: float) -> bool:
+    """Whether a parabola that bends by the lowest eigenvalue falls by little to where a slope ends."""
+    bend = lowest.low if lowest.low > 0 else max(abs(lowest.low), abs(lowest.high))
+    return slope**2 <= 2 * bend * SHARE * scale
+
+
+def _slope(line: LandscapeData) -> float:
+    """Returns the slope in the middle of three points along the lowest eigenvector."""
+    return float((line.loss[2] - line.loss[0]) / (line.x[2] - line.x[0]))
+
+
+def _has_risen(findings: Findings) -> str:
+    """Returns in words since when the loss has risen by more than half of its range; "" where it has not."""
+    numbers, losses = _losses(findings)
+    if not len(losses) or not losses[-1] - losses.min() > np.ptp(losses) / 2:
+        return ""
+    place = int(np.argmin(losses))
+    unit = unit_of(findings.path) if findings.path is not None else "checkpoint"
+    return f"and the loss has risen since {unit} {numbers[place]}, from {losses[place]:.4g} to {losses[-1]:.4g}"
 
 
 def _one_step(evidence: Evidence, curvature: CurvatureData) -> Statement:
     """Returns by which share of the loss a step of the rate 1 / (largest eigenvalue) lowers it, for a parabola."""
-    formula = "norm[0] ** 2 / (2 * values[0, 0]) / abs(loss[0])"
+    # Along the steepest direction it is the least; along the one that bends down most, the most.
+    least = "norm[0] ** 2 / (2 * values[0, 0]) / abs(loss[0])"
+    most = f"{least} * (2 + maximum(-values[0, -1], 0) / values[0, 0])"
     places = {"norm": "gradient_norm", "values": "eigenvalues", "loss": "loss"}
-    number = evidence.number(formula, kind="on these samples, if the loss is a parabola", **places)
+    number = evidence.number(least, least, most, kind="on these samples, if the loss is a parabola", **places)
     length = f"The length of the loss's gradient is {curvature.gradient_norm[0]:.3g}"
     if not math.isfinite(number.value):
         return Statement(f"{length}.", evidence.exact("norm[0]", norm="gradient_norm"), SHARPNESS)
+    share = percent(number) if number.high < NEGLIGIBLE else f"at least {100 * number.low:.3g} %"
     text = (
         f"{length}. If the loss is a parabola, one step of gradient descent with the learning rate 1 / (largest "
-        f"eigenvalue) lowers the loss of these samples by {percent(number)}."
+        f"eigenvalue) lowers the loss of these samples by {share}."
     )
     return Statement(text, number, SHARPNESS)
 
@@ -191,7 +259,9 @@ def _bends(bottom: LandscapeData) -> list[_Bend]:
             error = f"sqrt({spread} * {kept.count} / {kept.count - 1 or 1}) / weight.sum()"
             number = samples.mean(mean, error, **places, weight=f"samples/{name}/weight")
         words = f"{kept.count:,} samples" + (f" of {name}" if place else "")
-        bends.append(_Bend(words, number, too_few(losses[0] - 2 * losses[1] + losses[2])))
+        each = (losses[0] - 2 * losses[1] + losses[2]) / bottom.x[2] ** 2
+        most = np.abs(each).sum() if kept.is_sum else np.abs(each).max()
+        bends.append(_Bend(words, number, float(most), too_few(each)))
     return bends
 
 
@@ -203,145 +273,3 @@ def _along(bends: Sequence[_Bend]) -> Iterator[Statement]:
             f"{plus_minus(bend.number)}."
         )
         yield Statement(text, bend.number)
-
-
-def answer_flatness(findings: Findings) -> Found:
-    curvature, around = findings.curvature, findings.around
-    statements, verdicts = [], []
-    if curvature is not None and np.isfinite(curvature.eigenvalues[0, 0]):
-        evidence = Evidence.of_curvature(curvature)
-        largest = eigenvalue(evidence, 0)
-        text = f"In the sharpest direction the loss bends by {plus_minus(largest)}; this is the largest eigenvalue."
-        statements.append(Statement(text, largest, SHARPNESS))
-        statements += [*_mean_curvature(curvature, evidence), *_edge(curvature, evidence)]
-        verdicts.append(f"the largest eigenvalue is {largest.value:.3g}")
-    if findings.along is not None:
-        statements += _over_the_run(findings.along)
-    ring, left_out = (None, "") if around is None else _ring(around)
-    if around is not None and ring is not None:
-        how, distance = around.attributes.get("normalization"), RADIUS * float(around.directions.norms.mean())
-        change = (
-            f"{ring.value:.3g} on average ({ring.low:.3g} to {ring.high:.3g}, depending on the direction){left_out}"
-        )
-        text = (
-            f"A plane was measured around the end, of two random directions ({how}-normalized). At a distance of "
-            f"{distance:.3g}, half the length of a direction, its loss differs from that of the end by {change}."
-        )
-        statements.append(Statement(text, ring, AROUND))
-        verdicts.append(f"at a distance of {distance:.3g} from the end the loss differs by {change}")
-    reason = findings.missing.get("end") or "nothing finite was measured around the end"
-    return verdicts or [Unknown(f"not known: {reason}")], statements
-
-
-def _mean_curvature(curvature: CurvatureData, evidence: Evidence) -> Iterator[Statement]:
-    if np.isfinite(curvature.trace[0]):
-        weights = int(curvature.attributes["weights"])
-        number = evidence.number(
-            *(f"{name}[0] / {weights}" for name in ("trace", "low", "high")),
-            kind="95 % interval over random directions", trace="trace", low="trace_low", high="trace_high",
-        )  # fmt: skip
-        text = (
-            f"In a random direction of length 1 the loss bends by {plus_minus(number)} on average; this is the sum of "
-            f"all eigenvalues divided by the number of weights, {weights:,}."
-        )
-        yield Statement(text, number, SHARPNESS)
-
-
-def _edge(curvature: CurvatureData, evidence: Evidence) -> Iterator[Statement]:
-    """Yields how the sharpness compares with gradient descent's limit, where its learning rate was recorded."""
-    rate = curvature.attributes.get("learning_rate")
-    rate = rate.get(str(curvature.number[0])) if isinstance(rate, Mapping) else rate
-    if isinstance(rate, int | float) and rate > 0:
-        number = eigenvalue(evidence, 0, form=f"({{}}) * {rate:.10g} / 2", kind="from its residual")
-        text = (
-            "Gradient descent without momentum cannot settle where the largest eigenvalue is above 2 / learning rate "
-            f"(Cohen et al. 2021). Here it is {plus_minus(number)} times that limit."
-        )
-        yield Statement(text, number, ALONG)
-
-
-def _over_the_run(along: CurvatureData) -> Iterator[Statement]:
-    rows = np.flatnonzero(np.isfinite(along.eigenvalues[:, 0]))
-    if len(rows) < 2:
-        return
-    evidence, unit = Evidence.of_curvature(along), along.attributes["unit"]
-    last, top = int(rows[-1]), int(rows[np.argmax(along.eigenvalues[rows, 0])])
-    number, highest = (eigenvalue(evidence, 0, row) for row in (last, top))
-    if top == last or not highest.low > number.high:
-        # Of eigenvalues that are equal but for rounding none is the largest.
-        found = "" if top == last else ", by more than their residuals"
-        text = (
-            f"Of {len(rows)} checkpoints none is sharper than the last one, {unit} {along.number[last]}{found}; its "
-            f"largest eigenvalue is {plus_minus(number)}."
-        )
-    else:
-        times = ""
-        if number.low > 0:  # of what bends down a share says nothing
-            end, other = (f"(values[{row}, 0] {{}} residuals[{row}, 0])" for row in (last, top))
-            number, times = evidence.number(
-                f"values[{last}, 0] / values[{top}, 0]",
-                *(f"{end.format(sign)} / {other.format(opposite)}" for sign, opposite in ("-+", "+-")),
-                kind="from the residuals of both", values="eigenvalues", residuals="residuals",
-            ), " times that"  # fmt: skip
-        text = (
-            f"Of {len(rows)} checkpoints, {unit} {along.number[top]} is the sharpest: its largest eigenvalue is "
-            f"{highest.value:.4g}. The largest eigenvalue of the last checkpoint is {plus_minus(number)}{times}."
-        )
-    yield Statement(text, number, ALONG)
-
-
-def _ring(around: LandscapeData) -> tuple[Number | None, str]:
-    """Returns how far the loss differs on a ring around the end, in the mean, the least and the most; and where not."""
-    x, y = around.x, around.y
-    if y is None or not np.isfinite(around.origin.metrics["loss"]):
-        return None, ""
-    width = float(max(np.diff(x).max(), np.diff(y).max())) / 2
-    across, along = "x[None, :]", "y[:, None]"
-    length = f"sqrt({across} ** 2 + {along} ** 2 + 2 * cosine * {across} * {along})"
-    inside, evidence = f"abs({length} - {RADIUS:g}) <= {width:.10g}", Evidence.of_landscape(around)
-    places = {"x": "x", "y": "y", "loss": "loss", "end": "origin/loss", "cosine": "directions/cosine"}
-    lost = f"(({inside}) & (status == {PointStatus.MEASURED:d}) & ~isfinite(loss)).sum()"
-    if count := int(evidence.exact(lost, **places, status="status").value):
-        inside = f"({inside}) & isfinite(loss)"
-    # Points of a grid are not all on the ring; near a stationary point the loss differs by the square of the distance.
-    scaling = f"({RADIUS:g} / maximum({length}, {width:.10g})) ** 2"
-    number = evidence.number(
-        *(f"{name}(((loss - end) * {scaling})[{inside}])" for name in ("nanmean", "nanmin", "nanmax")),
-        kind="the least and the most over directions, scaled to the radius by its square", **places,
-    )  # fmt: skip
-    left_out = f"; at {count} points there it is not finite" if count else ""
-    return number if math.isfinite(number.value) else None, left_out
-
-
-def answer_recipes(findings: Findings) -> Found:
-    comparison = findings.comparison
-    if comparison is None:
-        return [Unknown(f"not known: {findings.missing['comparison']}")], []
-    means = {item.recipe: item.mean for item in comparison.means()}
-    radius = comparison.attributes["radius"]
-    statements, verdicts = [], []
-    for place, answer in enumerate(comparison.table()):
-        number = _number(comparison, answer, place)
-        rises = " and ".join(f"by {means[name]:.3g} for {name}" for name in (answer.first, answer.second))
-        text = (
-            f"Along random lines through the networks, to the radius {radius:g}, the loss rises on average {rises}; "
-            f"the difference is {plus_minus(number)}"
-        )
-        reason = f"; {answer.reason.rstrip('.')}" if answer.reason else ""
-        needed = f" {what_shows(answer)}" if answer.needed is not None else ""
-        statements.append(Statement(f"{text}{reason}.{needed}", number, RECIPES))
-        undecided = {INCONCLUSIVE: "the interval of the difference holds 0", NO_INTERVAL: answer.reason}
-        why = undecided.get(answer.verdict)
-        unknown = Unknown(f"not known for {answer.first} and {answer.second}: {why}")
-        verdicts.append(answer.verdict if why is None else unknown)
-    return verdicts, statements
-
-
-def _number(comparison: Comparison, answer: Answer, place: int) -> Number:
-    """Returns the difference of a pair; its formula is a call, as statistics over networks are no single line."""
-    call = f"Comparison.load(file).table()[{place}]"
-    ends = ("", "") if math.isnan(answer.low) else (f"{call}.low", f"{call}.high")
-    kind = f"{100 * answer.confidence:.4g} % interval, {answer.method}" if answer.method else answer.reason
-    file = "" if comparison.path is None else comparison.path.name
-    difference = (answer.difference, answer.low, answer.high)
-    return Number(*difference, kind, file, {"loss": "loss"}, f"{call}.difference", *ends)

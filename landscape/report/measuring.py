@@ -34,8 +34,11 @@ from ..record.workers import given_plan
 _CHECKPOINTS = 5  # at how many checkpoints the sharpness along the run is measured
 _FEWEST = 3  # checkpoints, through which a plane goes
 _PROBES = 20
+_NO_SAMPLES = "the loss has no value for each sample"
 _NO_TIME = "the budget ended before it was measured"
 _RISE = 1e-3  # of the loss, to either side along the lowest eigenvector
+FLAT = 0.01
+"""Of the largest eigenvalue: less counts as flat."""
 DEFAULT_STEM = "report"
 
 
@@ -84,14 +87,16 @@ class ReportMeasuring:
         if recipes is not None:
             find_recipes(recipes)  # a mistake there shows before anything is measured
         path, around = self._planes()
-        weights = sum(math.prod(shape) for shape in self.run.checkpoint(self.numbers[-1]).shapes.values())
+        shapes = self.run.checkpoint(self.numbers[-1]).shapes
+        trainable = self.run.metadata.network.get("trainable") or shapes
+        weights = sum(math.prod(shapes[name]) for name in trainable if name in shapes)
         pairs = {"top": min(2, weights - 1), "bottom": 1}
         curvature = self._curvature("end", self.numbers[-1:], **pairs, trace_probes=_PROBES, keep_vectors=True)
         spread = [self.numbers[place] for place in evenly_chosen(len(self.numbers), _CHECKPOINTS)]
         along = self._curvature("along", spread, top=1) if "end" not in self.missing else None
         if self.chosen["dry_run"]:
             return None
-        bottom = None if curvature is None else self._bottom(curvature)
+        bottom = None if curvature is None else self._bottom(curvature, path)
         comparison = None if recipes is None else self._comparison(recipes)
         return Findings(path, around, curvature, along, bottom, comparison, self.missing)
 
@@ -188,21 +193,29 @@ class ReportMeasuring:
             self.missing[name] = _NO_TIME
         return None
 
-    def _bottom(self, curvature: Curvature) -> Landscape | None:
+    def _bottom(self, curvature: Curvature, path: Landscape | None) -> Landscape | None:
         """Measures three points along the lowest eigenvector, near enough for the loss to be a parabola."""
         if self._is_late("bottom"):
             return None
-        loss, lowest = float(curvature.loss[0]), float(curvature.eigenvalues[0, -1])
-        if not (math.isfinite(loss) and loss and math.isfinite(lowest)) or abs(lowest) <= curvature.residuals[0, -1]:
-            self.missing["bottom"] = "the loss is zero, or the lowest eigenvalue may be zero"
+        loss, bends = abs(float(curvature.loss[0])), np.abs(curvature.eigenvalues[0, [0, -1]])
+        if not loss and path is not None and path.checkpoints is not None:
+            loss = float(np.nanmax(np.abs(path.checkpoints.metrics["loss"]), initial=0.0))
+        if not (math.isfinite(loss) and loss and np.isfinite(bends).all() and bends.any()):
+            self.missing["bottom"] = "the loss, or its curvature, is zero or not finite"
             return None
-        line = curvature.plane(None, BOTTOM, rise=_RISE * abs(loss))
+        line, grid = curvature.plane(None, BOTTOM, rise=_RISE * loss), Grid(3)
+        if bends[1] <= FLAT * bends.max():
+            # Where the loss hardly bends, as far as it would rise if it just did not count as flat.
+            grid = Grid(x=np.array([-1.0, 0.0, 1.0]) * math.sqrt(2 * _RISE * loss / (FLAT * bends.max())))
         place = self.folder / f"{self.stem}_bottom_{self.numbers[-1]}.h5"
         options = self._options(GridOptions, keep_samples=True)
         try:
-            measured = measure_plane(line, self.callback_fn, Grid(3), options, place)
+            measured = measure_plane(line, self.callback_fn, grid, options, place)
         except SampleLossesError:
-            self.missing["bottom"] = "the loss has no value for each sample, so its curvature has no interval"
+            # So near the end the loss hardly differs, which leaves open what a class of the user's makes of samples.
+            on_path = path is not None and "loss_stderr" in path.metrics
+            why = "it cannot be seen there whether the loss is made of samples" if on_path else _NO_SAMPLES
+            self.missing["bottom"] = f"{why}, so its curvature has no interval"
             return None
         if measured is not None and not np.isfinite(measured[0].loss).all():
             left = measured[0].status_counts[PointStatus.PENDING]

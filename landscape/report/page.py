@@ -14,7 +14,8 @@ from ..caption_sentences import capital
 from ..captions import Caption, multiples_captions
 from ..drawing.canvas import save_figure
 from ..figures.multiples import plot_multiples
-from .end import ALONG, AROUND, RECIPES, SHARPNESS
+from .end import SHARPNESS
+from .flatness import ALONG, AROUND, RECIPES
 from .measuring import Findings
 from .path import GAP, PATH
 from .statement import Answer, Statement

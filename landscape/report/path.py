@@ -14,7 +14,7 @@ from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from .measuring import Findings
-from .statement import Evidence, Found, Number, Statement, Unknown, few_samples, plus_minus, too_few
+from .statement import NEGLIGIBLE, Evidence, Found, Number, Statement, Unknown, few_samples, plus_minus, too_few
 
 PATH, GAP = "path", "gap"
 # Shares of the path's variance from which on the plane shows it, and below which it does not.
@@ -41,13 +41,21 @@ def answer_path(findings: Findings) -> Found:
         # Of independent samples; the samples are the same, so that the true interval is usually shorter.
         error, places = f"hypot(stderr[{last}], stderr[{first}])", {"stderr": "checkpoints/loss_stderr"}
         change = evidence.mean(f"loss[{last}] - loss[{first}]", error, loss="checkpoints/loss", **places)
-        ends = f"{losses[0]:.4g} to {losses[1]:.4g}"
+        # With as many digits as show the change.
+        apart = abs(losses[1] - losses[0])
+        digits = 4 if not apart else min(max(4, 3 + math.ceil(math.log10(abs(losses).max() / apart))), 16)
+        ends = f"{losses[0]:.{digits}g} to {losses[1]:.{digits}g}"
         text = f"From {label[first]} to {label[last]} the loss went from {ends}, a change of {{}}."
         statements.append(_statement(text, change))
-    text = f"The plane holds {share} of the variance of the {len(rows)} checkpoints of the path."
+    text = (
+        f"The plane holds {share} of the variance about the last one of the path's {len(rows)} checkpoints: of the sum "
+        "of their squared distances from it."
+    )
     statements.append(_statement(text, shares))
-    text = f"Of the checkpoints, {label[far]} is furthest from the plane: {{}} away, in Euclidean length."
     residual = evidence.exact(f"residual[{far}]", residual="checkpoints/residual")
+    text = f"Of the checkpoints, {label[far]} is furthest from the plane: {{}} away, in Euclidean length."
+    if residual.value <= NEGLIGIBLE * found.norm[rows].max():
+        text = f"All checkpoints lie in the plane, but for rounding: {label[far]} is {{}} away from it."
     statements += [_statement(text, residual), *_lowest(evidence, landscape)]
     shown = "shows the path" if shares.value >= _SHOWN else "shows a part of the path"
     verdict = f"the plane {shown if shares.value >= _HIDDEN else 'does not show the path'}: it holds {share}"
@@ -70,7 +78,7 @@ def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
         text = f"No {point} is lower than the end of the path; the lowest one is higher by {{}}."
         return [_statement(text, number)]
     where = f" (x = {landscape.x[column]:.3g}, y = {landscape.y[row]:.3g})" if landscape.y is not None else ""
-    sure = "" if number.high < 0 else "; on these samples this may be chance"
+    sure = "" if number.high < 0 else "; on other samples this may not hold"
     text = f"The loss of the lowest {point}{where} differs from that at the end by {{}}{sure}."
     return [_statement(text, number)]
 
@@ -103,7 +111,7 @@ def answer_gap(findings: Findings) -> Found:
         )
         since, overfitted = _since_the_lowest(evidence, found, name, unit, others)
         statements += [Statement(text, gap, GAP), *since]
-        few = _too_few(evidence, findings.bottom, name, main)
+        few = _too_few(evidence, findings.bottom, (name, main))
         if math.isnan(gap.low) or few or gap.low <= 0 <= gap.high:
             reason = gap.kind if math.isnan(gap.low) else few or "the interval of the difference holds 0"
             verdicts.append(Unknown(f"not known on {name}: {reason}"))
@@ -113,20 +121,23 @@ def answer_gap(findings: Findings) -> Found:
     return verdicts, statements
 
 
-def _too_few(evidence: Evidence, end: LandscapeData | None, name: str, main: str) -> str:
+def _too_few(evidence: Evidence, end: LandscapeData | None, pair: tuple[str, str]) -> str:
     """Returns why the interval of a gap is not to be trusted; ``end`` has the losses of samples in its middle."""
-    kept = {} if end is None else end.kept_samples
-    for one in (name, main):
-        losses = kept[one or next(iter(kept))].at(1).astype(np.float64) if kept else None
-        if losses is not None and np.isfinite(losses).all() and (few := too_few(losses)):
-            return few
-        other = kept.get(main)
-        if losses is not None and other and end and other.count != kept[one].count and other.is_sum:
-            return f"the losses are sums over samples, {kept[one].count:,} of {one} and {other.count:,} of {main}"
-        count = evidence.samples.get("" if one == main else one)
-        if losses is None and count is not None and (few := few_samples(count)):
-            return few
-    return ""
+    kept = [] if end is None or not end.kept_samples else [
+        end.kept_samples.get(name) or next(iter(end.kept_samples.values())) for name in pair
+    ]  # fmt: skip
+    if kept and kept[0].is_sum and kept[0].count != kept[1].count:
+        counts = [f"{item.count:,} of {name}" for item, name in zip(kept, pair, strict=True)]
+        return f"the losses are sums over samples, {' and '.join(counts)}"
+    losses = [item.at(1).astype(np.float64) for item in kept]
+    if not losses or not all(np.isfinite(one).all() for one in losses):
+        known = [count for count in (evidence.samples.get(place) for place in (pair[0], "")) if count is not None]
+        return next(filter(None, map(few_samples, known)), "")
+    # What hardly adds to the interval may be as skewed as it likes.
+    variances = np.array([one.var() * float(len(one)) ** (1 if kept[0].is_sum else -1) for one in losses])
+    shares = variances / variances.sum() if variances.any() else variances
+    found = ((name, too_few(one, share)) for name, one, share in zip(pair, losses, shares, strict=True))
+    return next((f"{few} on {name}" if name else few for name, few in found if few), "")
 
 
 def _since_the_lowest(

@@ -20,7 +20,8 @@ from ..record.checks import PointStatus
 from ..record.options import ReportOptions, with_defaults
 from ..replacing import first_bytes
 from ..summary_json import as_json
-from .end import RECIPES, answer_end, answer_flatness, answer_recipes
+from .end import answer_end
+from .flatness import RECIPES, answer_flatness, answer_recipes
 from .measuring import DEFAULT_STEM, Findings, MeasuresRun, ReportMeasuring
 from .page import GENERATOR, report_html
 from .path import GAP, PATH, answer_gap, answer_path

@@ -22,8 +22,9 @@ OVER_SAMPLES = "95 % interval over samples"
 BY_RESIDUAL = "its residual: a true eigenvalue lies within"
 FEWEST = 30  # samples, with fewer of which nothing is concluded from a mean: Student's interval needs about so many
 _SKEWED = 25  # and so many times the square of the skewness, where that is known (Cochran 1977)
+_EXACT = 1e-9  # an interval that is narrower than this share of its number is but rounding, and is not written
 _NARROW = 0.005  # an interval that is narrower than this share of its number is written behind ±
-_NEGLIGIBLE = 1e-5  # a share below which its digits say nothing
+NEGLIGIBLE = 1e-5  # a share below which its digits say nothing
 _FUNCTIONS = {
     name: getattr(np, name) for name in ("abs", "hypot", "isfinite", "maximum", "nanmax", "nanmin", "nanmean", "sqrt")
 }
@@ -62,7 +63,9 @@ class Number:
             return EXACT
         if math.isnan(self.low):
             return f"no interval: {self.kind}"
-        return f"{self.low:.4g} to {self.high:.4g} ({self.kind})"
+        half = (self.high - self.low) / 2
+        narrow = 0 <= half < _NARROW * abs(self.value)
+        return f"{f'± {half:.1g}' if narrow else f'{self.low:.4g} to {self.high:.4g}'} ({self.kind})"
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,8 @@ def plus_minus(number: Number) -> str:
     if number.low == number.high or math.isnan(number.low):
         return f"{number.value:.4g}"
     half = (number.high - number.low) / 2
+    if half < _EXACT * abs(number.value):
+        return f"{number.value:.4g}"
     if half < _NARROW * abs(number.value):
         return f"{number.value:.4g} ± {half:.1g}"
     return f"{number.value:.3g} ({number.low:.3g} to {number.high:.3g})"
@@ -182,21 +187,21 @@ def few_samples(count: int) -> str:
     return f"{count} {are} too few, at least {FEWEST} are needed" if count < FEWEST else ""
 
 
-def too_few(values: NDArray[Any]) -> str:
-    """Returns why Student's interval of a mean is not to be trusted; nothing where it is."""
+def too_few(values: NDArray[Any], share: float = 1.0) -> str:
+    """Returns why Student's interval of a mean is not to be trusted; ``share`` is that of the interval's variance."""
     count = len(values)
     if few := few_samples(count):
         return few
     spread = float(values.std())
     skewness = float((((values - values.mean()) / spread) ** 3).mean()) if spread > 0 else 0.0
-    if count < (needed := math.ceil(_SKEWED * skewness**2)):
-        return f"a few samples make most of the mean; an interval takes {needed:,} samples, but there are {count:,}"
+    if count < (needed := math.ceil(_SKEWED * skewness**2 * share**3)):
+        return f"a few of the samples weigh most: an interval takes {needed:,} samples, but there are {count:,}"
     return ""
 
 
 def percent(share: Number) -> str:
-    if 0 <= share.value < _NEGLIGIBLE:
-        return f"less than {100 * _NEGLIGIBLE:g} %"
+    if 0 <= share.value < NEGLIGIBLE:
+        return f"less than {100 * NEGLIGIBLE:g} %"
     scaled = replace(share, value=100 * share.value, low=100 * share.low, high=100 * share.high)
     return f"{plus_minus(scaled)} %"
 
