@@ -14,10 +14,7 @@ from landscape.errors import LandscapeWriteError
 from landscape.record.run import Run
 from workers.errors import CurvatureError
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:num_samples is", "ignore:the two random directions have a cosine"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:num_samples is", "ignore:the two random directions have a cosine")
 SETS = {"train": moves(200, 4), "test": moves(100, 4, shift=0.4, seed=1)}
 TYPED = ("--function", f"{__name__}:callback_fn", "--devices", 0)
 
@@ -100,6 +97,7 @@ def test_the_page_has_all_that_the_command_says(said, page):
             assert words(line.removeprefix("  - ")).strip() in shown
 
 
+@pytest.mark.slow
 def test_a_second_call_measures_nothing_and_says_the_same(said, folder):
     again = command("report", "run", *TYPED, "--json", folder=folder)
     facts = json.loads(again.stdout)
@@ -120,6 +118,7 @@ def test_the_landscapes_can_be_read_like_all_others(said, folder):
     assert Landscape.load(folder / "run/report_12_random.h5").complete
 
 
+@pytest.mark.slow
 def test_a_dry_run_writes_nothing(run, tmp_path, capsys):
     before = sorted(tmp_path.rglob("*"))
     assert report_of(run, dry_run=True, progress=True) is None
@@ -129,6 +128,7 @@ def test_a_dry_run_writes_nothing(run, tmp_path, capsys):
     assert "products" in said
 
 
+@pytest.mark.slow
 def test_a_page_of_yours_is_not_replaced(run):
     (run / "report.html").write_text("<p>mine</p>")
     with pytest.raises(
@@ -145,11 +145,13 @@ def test_a_page_of_yours_is_not_replaced(run):
         report_of(run)
 
 
+@pytest.mark.slow
 def test_unknown_options_are_refused(run):
     with pytest.raises(TypeError, match=r"SummaryLandscape.report\(\) got an unexpected keyword argument 'tolerance'"):
         report_of(run, tolerance=0.1)
 
 
+@pytest.mark.slow
 def test_a_mistake_in_the_recipes_shows_before_anything_is_measured(run, tmp_path):
     with pytest.raises(CheckpointError, match="nowhere"):
         report_of(run, {"a": [tmp_path / "nowhere"], "b": [run]})
@@ -167,6 +169,7 @@ def test_commands_that_the_page_names_work(said, folder):
     assert (folder / "run/seed1_12_random.h5").exists()
 
 
+@pytest.mark.slow
 def test_what_the_budget_leaves_out_is_said(run, monkeypatch):
     measure = SummaryLandscape.gen_landscapes_with_multi_process
 
@@ -183,6 +186,7 @@ def test_what_the_budget_leaves_out_is_said(run, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:the budget of")
+@pytest.mark.slow
 def test_a_budget_that_ends_at_once_leaves_all_unknown_and_the_same_call_goes_on(run, monkeypatch):
     with monkeypatch.context() as late:
         late.setattr(Run, "is_late", True)
@@ -194,6 +198,7 @@ def test_a_budget_that_ends_at_once_leaves_all_unknown_and_the_same_call_goes_on
     assert all(answer.known for answer in report.answers)
 
 
+@pytest.mark.slow
 def test_where_there_is_no_curvature_its_reason_is_said(run, monkeypatch):
     def fails(self, *_arguments, **_options):
         raise CurvatureError("the operator has no second derivative.")
@@ -204,6 +209,7 @@ def test_where_there_is_no_curvature_its_reason_is_said(run, monkeypatch):
     assert report.page.exists()
 
 
+@pytest.mark.slow
 def test_output_and_name_say_where_it_goes(run, tmp_path):
     found = report_of(run, output=tmp_path / "elsewhere", name="said")
     assert found.page == tmp_path / "elsewhere/said.html"
