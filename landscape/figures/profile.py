@@ -150,26 +150,31 @@ def _draw_curve(sheet: Sheet, ax: Axes, scale: Scale, metric: str, index: int, *
 
 def _hold_band(ax: Axes, measured: NDArray[Any], stderr: NDArray[Any]) -> str:
     """Makes room for a band, at most half of the values' height at either end; returns in words where it is cut off."""
-    to_heights = ax.transScale + ax.transLimits
-
-    def share(values: Any) -> NDArray[Any]:
-        places = np.column_stack([np.zeros(np.size(values)), np.ravel(values)])
-        return np.asarray(to_heights.transform(places)[:, 1])
-
     bottom, top = ax.get_ylim()
     shown = np.isfinite(measured) & np.isfinite(stderr) & (measured >= bottom) & (measured <= top)
     if not shown.any():
         return ""
     low, high = (measured - stderr)[shown], (measured + stderr)[shown]
     positive = low if ax.get_yscale() != "log" else np.where(low > 0, low, np.nan)
-    ends = [np.nanmin(share(positive)) if np.isfinite(positive).any() else 0.0, share(high).max()]
+    ends = [np.nanmin(_shares(ax, positive)) if np.isfinite(positive).any() else 0.0, _shares(ax, high).max()]
     # A curve with a single large error stays readable.
     down, up = min(max(-ends[0], 0.0), 0.5), min(max(ends[1] - 1, 0.0), 0.5)
-    wanted = to_heights.inverted().transform([[0, -1.04 * down], [0, 1 + 1.04 * up]])[:, 1]
+    wanted = _values(ax, [-1.04 * down, 1 + 1.04 * up])
     ax.set_ylim(wanted[0] if down else bottom, wanted[1] if up else top)
     bottom, top = ax.get_ylim()
     cut = [word for word, beyond in (("below", (low < bottom).any()), ("above", (high > top).any())) if beyond]
     return f" (cut off {' and '.join(cut)})" if cut else ""
+
+
+def _shares(ax: Axes, values: Any) -> NDArray[Any]:
+    """Returns the places of values on the vertical axis, as shares of its height."""
+    places = np.column_stack([np.zeros(np.size(values)), np.ravel(values)])
+    return np.asarray((ax.transScale + ax.transLimits).transform(places)[:, 1])
+
+
+def _values(ax: Axes, shares: Sequence[float]) -> NDArray[Any]:
+    places = np.column_stack([np.zeros(len(shares)), shares])
+    return np.asarray((ax.transScale + ax.transLimits).inverted().transform(places)[:, 1])
 
 
 def held_bar(ax: Axes, heights: NDArray[Any], low: Any, high: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -266,6 +271,12 @@ def _draw_checkpoints(sheet: Sheet) -> None:
             named.append((found.x[row], values[row], plain(found.name[row], 24)))
     if found is not None:
         _draw_own_values(sheet, found)
+    heights = _shares(ax, [height for _, height, text in named if text])
+    if (inside := heights[heights <= 1]).size:
+        # Above a mark is room for its name.
+        points = ax.get_window_extent().height * 72 / ax.figure.dpi
+        highest = float(inside.max()) + (7 * look.factor + 1.3 * look.number_size) / points
+        ax.set_ylim(top=max(ax.get_ylim()[1], _values(ax, [highest])[0]))
     for x, height, text in _with_room(sheet, named) if sheet.times is not None else named:
         if np.isfinite(height) and text:
             write_beside(ax, text, (x, height), (0, 7 * look.factor), look.number_size, va="baseline")

@@ -47,6 +47,15 @@ class TestNetworks:
         assert axis_label(data, 0, data.geometry) == r"distance from SGD to Adam \$x_1\$"
         assert axis_label(with_ends(), 0) == r"from SGD to Adam \$x_1\$"
 
+    def test_the_name_of_an_end_that_is_highest_stays_inside_the_frame(self):
+        data = with_ends()
+        data.metrics["loss"][:] = np.linspace(3, 1, len(data.x))
+        data.origin.x, data.origin.metrics["loss"] = float(data.x[0]), 3.0
+        ax = figures.plot_profile(data)
+        names = [note for note in ax.texts if hasattr(note, "xyann")]
+        assert len(names) == 2
+        assert max(note.get_window_extent().y1 for note in names) <= ax.get_window_extent().y1
+
     @pytest.mark.slow
     def test_the_ends_of_a_line_have_their_names(self):
         ax = figures.plot_profile(with_ends())
