@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from collectors.errors import CheckpointError, LandscapeError
 from collectors.networks.weight_space import WeightSpace, some_names
 from collectors.run_directory.directory import RunDirectory
@@ -70,6 +72,8 @@ class _Check:
             self._measured = measure_run(first, states, self._chosen)
             self._result = FirstCall(self._callback_fn)()
         description = self._measured.description
+        if lost := [number for number in self._numbers if number > self._measured.last]:
+            self.facts.append(Fact("checkpoint", f"the weights are not finite at {unit}s {some_names(lost)}."))
         self.facts += network_facts(description.space, self._chosen["buffers"])
         self.facts += sample_facts(self._measured, self._result)
         self.facts += [Fact("warning", text) for text in said if not any(note in text for note in description.notes)]
@@ -91,7 +95,7 @@ class _Check:
             self.findings += _trainable(space, self._run.metadata.network.get("trainable"))
         first, last = self._numbers[0], self._numbers[-1]
         one, other = states[first], states[last]
-        if all(one.read(info.name).tobytes() == other.read(info.name).tobytes() for info in space.trainable):
+        if all(np.array_equal(one.read(info.name), other.read(info.name)) for info in space.trainable):
             seen = f"{self._run.settings.unit}s {first} and {last} hold the same weights."
             remedy = "let the collector watch the very network that the optimizer moves, and not a copy of it."
             self.findings.append(Finding("checkpoint", seen, "weights that training moved.", remedy))
@@ -99,7 +103,7 @@ class _Check:
 
     def _are_alike_in_other_calls(self, states: Mapping[int, AlignedState]) -> bool:
         """Calls callback_fn again, as another worker does, and compares samples and the last loss."""
-        number = self._numbers[-1]
+        number = self._measured.last
         last = {number: states[number]}
         how = {**self._chosen, "plan": self._measured.description.plan}
 
@@ -139,7 +143,8 @@ _RAISED: Mapping[type[Exception], tuple[str, str, str]] = {
     CheckpointError: (
         "checkpoint",
         "checkpoints that training wrote, of callback_fn's network.",
-        "let callback_fn return the network that was trained; restore what is damaged from a copy.",
+        "let callback_fn return the network that was trained; restore what is damaged from a copy; train again where it "
+        "diverged.",
     ),
     SamplesError: (
         "samples",

@@ -3,12 +3,14 @@
 import copy
 import functools
 import json
+import math
 import re
 import shutil
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
@@ -498,3 +500,24 @@ def test_checkpoints_that_were_imported_do_not_say_what_was_frozen(run, tmp_path
     found = SummaryLandscape(imported.path).check(returns())
     assert found.findings == ()
     assert "Training had the network" not in str(found)
+
+
+def lost_from(run, folder, first):
+    """Returns a copy of a run whose weights are NaN from an epoch on."""
+    shutil.copytree(run._path / "ckpt_dir", folder / "weights")
+    files = sorted((folder / "weights").glob("Plain_*_epoch.safetensors"))
+    for number, path in enumerate(files):
+        if number >= first:
+            save_file({name: tensor.fill_(math.nan) for name, tensor in load_file(path).items()}, path)
+    imported = import_checkpoints(folder / "run", files)
+    return SummaryLandscape(imported.path)
+
+
+def test_weights_that_are_not_finite(run, tmp_path):
+    (tmp_path / "some").mkdir()
+    (tmp_path / "all").mkdir()
+    found = lost_from(run, tmp_path / "some", 3).check(returns())
+    assert found.findings == ()
+    assert any("the weights are not finite at epochs 4, 6, 8." in fact.text for fact in found.facts)
+    found = lost_from(run, tmp_path / "all", 0).check(returns())
+    expect(found, "checkpoint", "none of the checkpoints .* has finite weights", "where it diverged")
