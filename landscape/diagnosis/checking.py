@@ -143,8 +143,8 @@ _RAISED: Mapping[type[Exception], tuple[str, str, str]] = {
     CheckpointError: (
         "checkpoint",
         "checkpoints that training wrote, of callback_fn's network.",
-        "let callback_fn return the network that was trained; restore what is damaged from a copy; train again where it "
-        "diverged.",
+        "let callback_fn return the network that was trained; restore what is damaged from a copy; train again "
+        "where it diverged.",
     ),
     SamplesError: (
         "samples",

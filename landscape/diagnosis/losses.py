@@ -71,6 +71,8 @@ class LossCheck:
             return [of_scale]
         if found.is_higher:
             return [self._higher(measured, found)]
+        if found.is_lower and (of_ratio := self._lower(measured, found)) is not None:
+            return [of_ratio]
         # Near zero no single loss is lower for sure. Dropout alone makes a logged loss a few times as high as the
         # measured one, whatever losses are called.
         row = max(found.trained, key=lambda item: item.measured / item.logged if item.logged > 0 else math.inf)
@@ -156,14 +158,16 @@ class LossCheck:
             )
             remedy = (
                 "look whether inputs and targets are in the same order and of the training's data, and whether the "
-                "network's forward is that of the training."
+                "loss and the network's forward are those of the training."
             )
         elif about == "loss" and (ratio := self._ratio(measured, found)) is not None:
             seen += f" Divided by {ratio:.2g}, it fits at all of them."
             remedy = (
-                f"nothing, if training divides its loss by {ratio:.2g} before it logs it, as loops do that accumulate "
-                f"gradients. Otherwise {remedy}"
+                f"look whether training divides its loss by {ratio:.2g} before it logs it, as loops do that accumulate "
+                f"gradients: then nothing is wrong. Otherwise {remedy}"
             )
+        if description.partition_dependent:
+            remedy = f"give callback_fn's loader the batch size of the training, on which this loss depends; {remedy}"
         return Finding(about, seen, f"{expected}.", remedy)
 
     def _ratio(self, measured: MeasuredRun, found: Comparison) -> float | None:
@@ -174,8 +178,23 @@ class LossCheck:
             return None
         ratio = float(np.median([row.measured / row.logged for row in found.rows]))
         divided = self.compare(measured, self._factor(measured) / ratio)
-        fits = divided is not None and divided.mends(found) and not any(row.is_higher for row in divided.rows)
-        return ratio if fits else None
+        if divided is None or not divided.mends(found):
+            return None
+        return None if any(row.is_higher or row.is_lower for row in divided.rows) else ratio
+
+    def _lower(self, measured: MeasuredRun, found: Comparison) -> Finding | None:
+        """Returns a finding where training logged many times the loss, also before it began; dropout acts later."""
+        ratio, row = self._ratio(measured, found), found.rows[-1]
+        if ratio is None or _MUCH * ratio > 1 or found.rows[0].number != found.first:
+            return None
+        return Finding(
+            "loss",
+            f"at all checkpoints training logged about {round(1 / ratio):,} times the measured loss, such as "
+            f"{row.logged:.3g} at {self.unit} {row.number}, where {row.measured:.3g} was measured.",
+            f"a loss {row.interval} there.",
+            "look whether the loss of the training is a sum over the samples of a batch, is multiplied by a gradient "
+            "scaler before it is logged, or is another one; return that loss, and log it without a scaler.",
+        )
 
     def _scale(self, measured: MeasuredRun, found: Comparison) -> Finding | None:
         batch, row = self.training.batch_size or 1, found.rows[-1]

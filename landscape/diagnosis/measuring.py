@@ -62,9 +62,7 @@ def measure_run(
     with open_workers(callback_fn, {**chosen, "compile": False}, points=len(states)) as pool:
         last = find_out_how_losses_add_up(pool, states)
         if last is None:
-            raise CheckpointError(
-                f"none of the checkpoints {some_names(states)} has finite weights: training diverged."
-            )
+            raise CheckpointError(f"none of the checkpoints {some_names(states)} has finite weights; training diverged")
         check_determinism(pool.measure_origin(), pool.description.options.precision)
         own = chosen["buffers"] != "recalibrate"
         tasks = [StateTask(number, *openers(state, state.space, own)) for number, state in states.items()]
@@ -147,8 +145,8 @@ class Comparison:
         return float(np.mean([abs(row.measured - row.logged) for row in self.trained]))
 
     def mends(self, before: Comparison) -> bool:
-        """Whether the losses fit, and by more than an inch."""
-        return self.fits and self.misfit <= _LEFT * before.misfit
+        """Whether the losses fit, and by more than an inch; a small constant fits within what is allowed near zero."""
+        return self.fits and not self.does_not_fall and self.misfit <= _LEFT * before.misfit
 
     @property
     def does_not_fall(self) -> bool:

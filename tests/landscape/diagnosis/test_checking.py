@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
 
 from collectors import Model, SummaryCollector, import_checkpoints
 from landscape import SummaryLandscape
-from workers import FunctionEvaluator
+from workers import FunctionEvaluator, OwnLoss
 from workers.pools.first_call import other_random_numbers
 
 CLASSES, FEATURES, BATCH = 4, 12, 32
@@ -192,6 +192,10 @@ def four_times():
     return lambda outputs, targets: 4 * functional.cross_entropy(outputs, targets)
 
 
+def squared():
+    return lambda outputs, targets: functional.mse_loss(outputs, functional.one_hot(targets, CLASSES).float())
+
+
 def raises():
     raise KeyError("no such file")
 
@@ -241,7 +245,7 @@ PLANTED = {
     ),
     "a training that divides its loss": (
         returns(four_times),
-        "loss", r"higher .* Divided by (4|3\.[89]|4\.[12]), it fits at all of them", "nothing, if training divides",
+        "loss", r"higher .* Divided by (4|3\.[89]|4\.[12]), it fits at all of them", "look whether training divides",
     ),
     "a sample that is NaN": (
         returns(data=with_nan), "loss", r"NaN or infinite at epoch 0; training logged 1\.\d+ there", "samples that are",
@@ -249,6 +253,9 @@ PLANTED = {
     "the loss of something else": (
         returns(functools.partial(nn.MultiMarginLoss, margin=0.2)),
         "loss", "less than a fifth .* Training had the loss CrossEntropyLoss, callback_fn has MultiMargin", "return",
+    ),
+    "a small loss that stays small with inputs near zero": (
+        returns(squared), "samples", r"the measured loss does not fall \([\d.]+ to [\d.]+\)", "whether the loss and the",
     ),
     "another network": (
         returns(network=wide),
@@ -462,8 +469,8 @@ def test_a_wrong_argument_is_an_error_and_no_finding(run, options, error, text):
         run.check(returns(), **options)
 
 
-def by_hand(folder, loss):
-    """Trains in a loop of its own, of which nothing but losses is recorded; returns the run."""
+def by_hand(folder, loss, factor=1):
+    """Trains in a loop of its own, of which nothing but ``factor`` times the losses is recorded; returns the run."""
     torch.manual_seed(1)
     network, (inputs, targets) = Plain(), samples()
     optimizer = torch.optim.Adam(network.parameters(), 0.02)
@@ -478,7 +485,7 @@ def by_hand(folder, loss):
                 value = loss(network(inputs[batch]), targets[batch])
                 value.backward()
                 optimizer.step()
-                watched.step(value)
+                watched.step(factor * value)
             watched.end_epoch()
     return SummaryLandscape(folder)
 
@@ -492,6 +499,28 @@ def test_sums_of_batches_whose_size_nobody_recorded(tmp_path):
     right = by_hand(tmp_path / "sum", summed()).check(returns(summed))
     assert right.findings == ()
     assert "are sums over batches whose size nobody recorded" in right.facts[-1].text
+
+
+def test_losses_that_a_scaler_multiplied(tmp_path):
+    found = by_hand(tmp_path, nn.CrossEntropyLoss(), 1024).check(returns())
+    expect(found, "loss", r"training logged about (9\d\d|1,[01]\d\d) times the measured loss", "by a gradient scaler")
+
+
+def test_a_loss_that_is_higher_by_another_factor_each_time_is_not_divided(run):
+    (finding,) = run.check(returns(network=Bent)).findings
+    assert finding.seen.startswith("at ")
+    assert "Divided" not in finding.seen
+
+
+def test_a_loss_of_larger_batches_names_their_size(tmp_path):
+    def step(network, batch):
+        return functional.cross_entropy(network(batch[0]), batch[1], reduction="sum")
+
+    def callback_fn():
+        return OwnLoss(step), Plain(), DataLoader(TensorDataset(*samples()), 4 * BATCH), {}
+
+    found = by_hand(tmp_path, summed()).check(callback_fn)
+    expect(found, "loss", r"Divided by (4|3\.[89]|4\.[12]), it fits", "^give callback_fn's loader the batch size")
 
 
 def test_checkpoints_that_were_imported_do_not_say_what_was_frozen(run, tmp_path):
