@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -76,6 +77,10 @@ class _Check:
             self.facts.append(Fact("checkpoint", f"the weights are not finite at {unit}s {some_names(lost)}."))
         self.facts += network_facts(description.space, self._chosen["buffers"])
         self.facts += sample_facts(self._measured, self._result)
+        broadcast = [text for text in said if text.startswith(_BROADCAST)]
+        if broadcast:
+            self.findings.append(_of_broadcast(broadcast[0]))
+        said = [text for text in said if text not in broadcast]
         self.facts += [Fact("warning", text) for text in said if not any(note in text for note in description.notes)]
         training = recorded_training(run.path)
         losses = LossCheck(self._callback_fn, self._result, self._chosen, states, run.metadata, training)
@@ -86,7 +91,9 @@ class _Check:
         self.findings += losses.not_finite(self._measured)
         self.compared = losses.compare(self._measured)
         if self.compared is not None:
-            self.findings += losses.findings(self._measured, self.compared)
+            found = losses.findings(self._measured, self.compared)
+            self.findings += [item for item in found if isinstance(item, Finding)]
+            self.facts += [item for item in found if isinstance(item, Fact)]
         self.facts += logged_facts(self.compared, training, unit)
 
     def _states(self, space: WeightSpace) -> dict[int, AlignedState]:
@@ -123,6 +130,19 @@ class _Check:
         what = f"the checkpoint of {self._run.settings.unit} {number}"
         check_same_values(what, here, there, "with the network and the loss of another call of callback_fn")
         return True
+
+
+_BROADCAST = "Using a target size"  # so begins PyTorch's warning
+
+
+def _of_broadcast(warning: str) -> Finding:
+    targets, outputs = (f"({sizes})" for sizes in re.findall(r"\[([\d, ]*)\]", warning)[:2])
+    return Finding(
+        "callback_fn",
+        f"its loss compares outputs of shape {outputs} with targets of shape {targets}, and so each with several.",
+        "outputs and targets of the same shape.",
+        "give them one shape, as in training, such as targets[:, None] for outputs of one column.",
+    )
 
 
 _OTHER_PASS = Finding(

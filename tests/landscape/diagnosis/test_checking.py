@@ -255,7 +255,7 @@ PLANTED = {
         "loss", "less than a fifth .* Training had the loss CrossEntropyLoss, callback_fn has MultiMargin", "return",
     ),
     "a small loss that stays small with inputs near zero": (
-        returns(squared), "samples", r"the measured loss does not fall \([\d.]+ to [\d.]+\)", "whether the loss and the",
+        returns(squared), "samples", r"the measured loss does not fall \([\d.]+ to [\d.]+\)", "the loss and the",
     ),
     "another network": (
         returns(network=wide),
@@ -310,6 +310,37 @@ def test_statistics_that_do_not_follow_the_weights(tmp_path):
     # Scaled inputs would hide it, too.
     expect(found, "samples", "statistics of its normalization layers computed anew the losses fit", 'buffers="recal')
     assert run.check(callback_fn, buffers="recalibrate")
+
+
+class LaggingBatchNorm(nn.BatchNorm1d):
+    """Collects means that differ from those of its inputs, as when weights move fast; variances fit."""
+
+    def forward(self, inputs):
+        outputs = super().forward(inputs)
+        if self.training:
+            self.running_mean.data += 0.09 * self.running_var.sqrt()
+        return outputs
+
+
+def lagging():
+    return nn.Sequential(nn.Linear(FEATURES, 24), LaggingBatchNorm(24), nn.ReLU(), nn.Linear(24, CLASSES))
+
+
+def test_statistics_that_lag_behind_the_weights_are_a_fact(tmp_path):
+    found = train(tmp_path, lagging, rate=0.005).check(returns(network=lagging))
+    assert found.findings == ()
+    assert any("Running statistics lag behind weights that move fast" in fact.text for fact in found.facts)
+
+
+class Tripled(nn.Sequential):
+    def forward(self, inputs):
+        return super().forward(3 * inputs)
+
+
+def test_statistics_of_another_forward_are_named(tmp_path):
+    run = train(tmp_path, normalized, epochs=12)
+    seen = r"variance that reaches layer '1' is \d[\d.]+ times off .* statistics of its normalization layers computed"
+    expect(run.check(returns(network=lambda: Tripled(*normalized()))), "network", seen, "^look first whether")
 
 
 def test_a_mean_where_training_had_a_sum(tmp_path):
@@ -469,18 +500,24 @@ def test_a_wrong_argument_is_an_error_and_no_finding(run, options, error, text):
         run.check(returns(), **options)
 
 
-def by_hand(folder, loss, factor=1):
+def by_hand(folder, loss, factor=1, network=Plain, rate=0.02, **how):
     """Trains in a loop of its own, of which nothing but ``factor`` times the losses is recorded; returns the run."""
     torch.manual_seed(1)
-    network, (inputs, targets) = Plain(), samples()
-    optimizer = torch.optim.Adam(network.parameters(), 0.02)
-    wanted = {"unit": "epoch", "intervals": [range(9)], "num_samples": 512}
+    network, (inputs, targets) = network(), how.get("data", samples)()
+    epochs, ordered = how.get("epochs", 8), "data" in how
+    optimizer = torch.optim.Adam(network.parameters(), rate)
+    wanted = {"unit": "epoch", "intervals": [range(epochs + 1)], "num_samples": 512}
     collector = SummaryCollector(
-        folder, 1, {"collect_metric": True}, keep_default_action=False, collect_landscape=wanted
+        folder,
+        how.get("collect_freq", 1),
+        {"collect_metric": True},
+        keep_default_action=False,
+        collect_landscape=wanted,
     )
     with collector.watch(network) as watched:
-        for _ in range(8):
-            for batch in torch.randperm(len(inputs)).split(BATCH):
+        for _ in range(epochs):
+            order = torch.arange(len(inputs)) if ordered else torch.randperm(len(inputs))
+            for batch in order.split(BATCH):
                 optimizer.zero_grad()
                 value = loss(network(inputs[batch]), targets[batch])
                 value.backward()
@@ -504,6 +541,33 @@ def test_sums_of_batches_whose_size_nobody_recorded(tmp_path):
 def test_losses_that_a_scaler_multiplied(tmp_path):
     found = by_hand(tmp_path, nn.CrossEntropyLoss(), 1024).check(returns())
     expect(found, "loss", r"training logged about (9\d\d|1,[01]\d\d) times the measured loss", "by a gradient scaler")
+
+
+def test_losses_of_the_same_batch_of_each_epoch_decide_nothing(tmp_path):
+    how = {"epochs": 20, "data": wrong_ones_first, "collect_freq": 8}
+    found = by_hand(tmp_path, nn.CrossEntropyLoss(), **how).check(returns(data=wrong_ones_first))
+    assert found.findings == ()
+    assert any("the same one or two batches of each epoch" in fact.text for fact in found.facts)
+
+
+def test_outputs_of_one_column_against_targets_of_none(tmp_path):
+    def column():
+        return nn.Sequential(nn.Linear(FEATURES, 1))
+
+    def columns():
+        inputs, _ = samples()
+        return inputs, inputs.sum(1, keepdim=True)
+
+    def flat():
+        inputs, targets = columns()
+        return inputs, targets[:, 0]
+
+    run = train(tmp_path, column, nn.MSELoss, columns)
+    found = run.check(returns(nn.MSELoss, column, flat))
+    (shapes, *_) = [finding for finding in found.findings if finding.about == "callback_fn"]
+    assert re.search(r"outputs of shape \(\d+, 1\) with targets of shape \(\d+\)", shapes.seen)
+    assert not any(fact.about == "warning" for fact in found.facts)
+    assert run.check(returns(nn.MSELoss, column, columns))
 
 
 def test_a_loss_that_is_higher_by_another_factor_each_time_is_not_divided(run):
