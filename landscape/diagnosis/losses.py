@@ -160,7 +160,7 @@ class LossCheck:
         seen = " ".join([seen, *(clue.text for clue in clues)])
         if any("buffers" in trial.options for trial in mended):
             factors = self._variance_factors(measured)
-            far = [(name, factor) for name, factor in factors.items() if factor > _OF_VARIANCE]
+            far = [(name, factor) for name, factor in factors.items() if not factor <= _OF_VARIANCE]
             if factors and not far and len(mended) == 1:
                 lag = "Running statistics lag behind weights that move fast; those of callback_fn's data are near them."
                 return Fact("network", f'{seen} {lag} With buffers="recalibrate" the losses fit.')
