@@ -277,8 +277,11 @@ def expected_products(settings: CurvatureSettings, dimension: int) -> int:
     )
 
 
-def find_out_how_losses_add_up(pool: Pool, weights: Mapping[int, AlignedState]) -> None:
-    """Lets workers find out whether the loss splits into samples, on a random line from the last finite weights."""
+def find_out_how_losses_add_up(pool: Pool, weights: Mapping[int, AlignedState]) -> int | None:
+    """Lets workers find out whether the loss splits into samples, on a random line from the last finite weights.
+
+    Returns their number; None where none are finite.
+    """
     for number in sorted(weights, reverse=True):
         try:
             with np.errstate(over="raise"):
@@ -286,7 +289,8 @@ def find_out_how_losses_add_up(pool: Pool, weights: Mapping[int, AlignedState]) 
         except (CheckpointError, FloatingPointError):
             continue  # a training that diverged; each such set gets an error of its own
         pool.load(line.origin, line.directions, line.buffers, (), [(1.0,)])
-        return
+        return number
+    return None
 
 
 def _random_line(state: AlignedState, space: WeightSpace) -> Plane:

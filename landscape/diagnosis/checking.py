@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from collectors.errors import CheckpointError, LandscapeError
 from collectors.networks.weight_space import WeightSpace, some_names
@@ -70,8 +73,14 @@ class _Check:
             self._measured = measure_run(first, states, self._chosen)
             self._result = FirstCall(self._callback_fn)()
         description = self._measured.description
+        if lost := [number for number in self._numbers if number > self._measured.last]:
+            self.facts.append(Fact("checkpoint", f"the weights are not finite at {unit}s {some_names(lost)}."))
         self.facts += network_facts(description.space, self._chosen["buffers"])
         self.facts += sample_facts(self._measured, self._result)
+        broadcast = [text for text in said if text.startswith(_BROADCAST)]
+        if broadcast:
+            self.findings.append(_of_broadcast(broadcast[0]))
+        said = [text for text in said if text not in broadcast]
         self.facts += [Fact("warning", text) for text in said if not any(note in text for note in description.notes)]
         training = recorded_training(run.path)
         losses = LossCheck(self._callback_fn, self._result, self._chosen, states, run.metadata, training)
@@ -82,7 +91,9 @@ class _Check:
         self.findings += losses.not_finite(self._measured)
         self.compared = losses.compare(self._measured)
         if self.compared is not None:
-            self.findings += losses.findings(self._measured, self.compared)
+            found = losses.findings(self._measured, self.compared)
+            self.findings += [item for item in found if isinstance(item, Finding)]
+            self.facts += [item for item in found if isinstance(item, Fact)]
         self.facts += logged_facts(self.compared, training, unit)
 
     def _states(self, space: WeightSpace) -> dict[int, AlignedState]:
@@ -91,7 +102,7 @@ class _Check:
             self.findings += _trainable(space, self._run.metadata.network.get("trainable"))
         first, last = self._numbers[0], self._numbers[-1]
         one, other = states[first], states[last]
-        if all(one.read(info.name).tobytes() == other.read(info.name).tobytes() for info in space.trainable):
+        if all(np.array_equal(one.read(info.name), other.read(info.name)) for info in space.trainable):
             seen = f"{self._run.settings.unit}s {first} and {last} hold the same weights."
             remedy = "let the collector watch the very network that the optimizer moves, and not a copy of it."
             self.findings.append(Finding("checkpoint", seen, "weights that training moved.", remedy))
@@ -99,7 +110,7 @@ class _Check:
 
     def _are_alike_in_other_calls(self, states: Mapping[int, AlignedState]) -> bool:
         """Calls callback_fn again, as another worker does, and compares samples and the last loss."""
-        number = self._numbers[-1]
+        number = self._measured.last
         last = {number: states[number]}
         how = {**self._chosen, "plan": self._measured.description.plan}
 
@@ -121,6 +132,19 @@ class _Check:
         return True
 
 
+_BROADCAST = "Using a target size"  # so begins PyTorch's warning
+
+
+def _of_broadcast(warning: str) -> Finding:
+    targets, outputs = (f"({sizes})" for sizes in re.findall(r"\[([\d, ]*)\]", warning)[:2])
+    return Finding(
+        "callback_fn",
+        f"its loss compares outputs of shape {outputs} with targets of shape {targets}, and so each with several.",
+        "outputs and targets of the same shape.",
+        "give them one shape, as in training, such as targets[:, None] for outputs of one column.",
+    )
+
+
 _OTHER_PASS = Finding(
     "samples",
     "two passes over the data set of one call of callback_fn gave different samples.",
@@ -139,7 +163,8 @@ _RAISED: Mapping[type[Exception], tuple[str, str, str]] = {
     CheckpointError: (
         "checkpoint",
         "checkpoints that training wrote, of callback_fn's network.",
-        "let callback_fn return the network that was trained; restore what is damaged from a copy.",
+        "let callback_fn return the network that was trained; restore what is damaged from a copy; train again "
+        "where it diverged.",
     ),
     SamplesError: (
         "samples",

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from collectors.errors import LandscapeError
 from collectors.run_directory.metadata import RunMetadata
 from collectors.summary.recorded_values import RecordedTraining
 from collectors.weights.aligned import AlignedState
 
 from .diagnosis import ComparedLoss, Fact, Finding
 from .facts import data_set_of, loss_of, samples_in
-from .measuring import Comparison, MeasuredRun, compare, measure_run
+from .measuring import Comparison, MeasuredRun, compare, measure_run, warnings_as_texts
+from .normalization import variance_factors
 from .trials import Trial, trials_of, what_mends
 
 # How far a ratio of losses may be from the number of samples in a batch.
 _OF_RATIO = 0.25
 _MUCH = 5
+# Statistics that lag behind the weights were up to 2.1 times off at the end of a training, those of other inputs or
+# another forward at least 2.8 times at some layer.
+_OF_VARIANCE = 2.5
 _AROUND = 3  # logged losses
 
 
@@ -56,21 +61,36 @@ class LossCheck:
         # Where nothing says how large a batch was, sums can be told from means alone.
         return best if not self._is_of_unknown_batches(measured) or _is_mean(best) else None
 
+    @property
+    def _sees_few_batches(self) -> bool:
+        steps = self.metadata.step_per_epoch or 0
+        return steps > 2 and len({step % steps for step in self.training.losses}) <= 2
+
     def _factor(self, measured: MeasuredRun) -> float:
         return float(self.training.batch_size or 1) if measured.is_sum else 1.0
 
     def _is_of_unknown_batches(self, measured: MeasuredRun) -> bool:
         return measured.is_sum and self.training.batch_size is None
 
-    def findings(self, measured: MeasuredRun, found: Comparison) -> list[Finding]:
+    def findings(self, measured: MeasuredRun, found: Comparison) -> Sequence[Finding | Fact]:
+        """Returns what is wrong; facts in place of what only looks wrong."""
         if not found.decides:
             return []
         if self._is_of_unknown_batches(measured):
             return [self._another_sum(measured, found.rows[-1], "that of a sample fits")]
         if not found.fits and (of_scale := self._scale(measured, found)) is not None:
             return [of_scale]
+        if found.is_higher and self._sees_few_batches:
+            text = (
+                "they are lower than the measured ones, but all are of the same one or two batches of each epoch; "
+                "without shuffling these always have the same samples, and check cannot tell. Log losses at an "
+                "interval that does not divide the steps of an epoch (collect_freq)."
+            )
+            return [Fact("logged losses", text)]
         if found.is_higher:
             return [self._higher(measured, found)]
+        if found.is_lower and (of_ratio := self._lower(measured, found)) is not None:
+            return [of_ratio]
         # Near zero no single loss is lower for sure. Dropout alone makes a logged loss a few times as high as the
         # measured one, whatever losses are called.
         row = max(found.trained, key=lambda item: item.measured / item.logged if item.logged > 0 else math.inf)
@@ -118,7 +138,7 @@ class LossCheck:
     def _size(self, measured: MeasuredRun) -> int | None:
         return samples_in(data_set_of(self.result, next(iter(measured.losses))))
 
-    def _higher(self, measured: MeasuredRun, found: Comparison) -> Finding:
+    def _higher(self, measured: MeasuredRun, found: Comparison) -> Finding | Fact:
         row, count = found.rows[-1], sum(item.is_higher for item in found.trained)
         seen = (
             f"at {count} of {len(found.trained)} checkpoints the measured loss is higher than training logged, such as "
@@ -138,6 +158,14 @@ class LossCheck:
         mended = what_mends(trials, misfit)
         clues = self.clues(measured)
         seen = " ".join([seen, *(clue.text for clue in clues)])
+        if any("buffers" in trial.options for trial in mended):
+            factors = self._variance_factors(measured)
+            far = [(name, factor) for name, factor in factors.items() if not factor <= _OF_VARIANCE]
+            if factors and not far and len(mended) == 1:
+                lag = "Running statistics lag behind weights that move fast; those of callback_fn's data are near them."
+                return Fact("network", f'{seen} {lag} With buffers="recalibrate" the losses fit.')
+            for name, factor in far[:1]:
+                seen += f" The variance that reaches layer {name!r} is {factor:.2g} times off the collected one."
         if mended:
             # One mistake may look like another: statistics of normalization layers hide how inputs were scaled.
             seen = f"{seen} But {'. Or: '.join(item.seen for item in mended)}."
@@ -156,15 +184,25 @@ class LossCheck:
             )
             remedy = (
                 "look whether inputs and targets are in the same order and of the training's data, and whether the "
-                "network's forward is that of the training."
+                "loss and the network's forward are those of the training."
             )
         elif about == "loss" and (ratio := self._ratio(measured, found)) is not None:
             seen += f" Divided by {ratio:.2g}, it fits at all of them."
             remedy = (
-                f"nothing, if training divides its loss by {ratio:.2g} before it logs it, as loops do that accumulate "
-                f"gradients. Otherwise {remedy}"
+                f"look whether training divides its loss by {ratio:.2g} before it logs it, as loops do that accumulate "
+                f"gradients: then nothing is wrong. Otherwise {remedy}"
             )
+        if description.partition_dependent:
+            remedy = f"give callback_fn's loader the batch size of the training, on which this loss depends; {remedy}"
         return Finding(about, seen, f"{expected}.", remedy)
+
+    def _variance_factors(self, measured: MeasuredRun) -> Mapping[str, float]:
+        how = {**self.chosen, "plan": measured.description.plan}
+        try:
+            with warnings_as_texts():
+                return variance_factors(self.callback_fn, self.states[measured.last], how)
+        except (LandscapeError, TypeError, ValueError):
+            return {}  # as where another framework's network is not watched
 
     def _ratio(self, measured: MeasuredRun, found: Comparison) -> float | None:
         """Returns how many times as high as logged the loss is, where that is the same all along; None elsewhere."""
@@ -174,8 +212,23 @@ class LossCheck:
             return None
         ratio = float(np.median([row.measured / row.logged for row in found.rows]))
         divided = self.compare(measured, self._factor(measured) / ratio)
-        fits = divided is not None and divided.mends(found) and not any(row.is_higher for row in divided.rows)
-        return ratio if fits else None
+        if divided is None or not divided.mends(found):
+            return None
+        return None if any(row.is_higher or row.is_lower for row in divided.rows) else ratio
+
+    def _lower(self, measured: MeasuredRun, found: Comparison) -> Finding | None:
+        """Returns a finding where training logged many times the loss, also before it began; dropout acts later."""
+        ratio, row = self._ratio(measured, found), found.rows[-1]
+        if ratio is None or _MUCH * ratio > 1 or found.rows[0].number != found.first:
+            return None
+        return Finding(
+            "loss",
+            f"at all checkpoints training logged about {round(1 / ratio):,} times the measured loss, such as "
+            f"{row.logged:.3g} at {self.unit} {row.number}, where {row.measured:.3g} was measured.",
+            f"a loss {row.interval} there.",
+            "look whether the loss of the training is a sum over the samples of a batch, is multiplied by a gradient "
+            "scaler before it is logged, or is another one; return that loss, and log it without a scaler.",
+        )
 
     def _scale(self, measured: MeasuredRun, found: Comparison) -> Finding | None:
         batch, row = self.training.batch_size or 1, found.rows[-1]

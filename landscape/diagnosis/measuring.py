@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from collectors.errors import CheckpointError
+from collectors.networks.weight_space import some_names
 from collectors.shapes import Float64
 from collectors.weights.aligned import AlignedState
 from workers.errors import CallbackFunctionError
@@ -50,6 +52,7 @@ class MeasuredRun:
     # How much each sample of the main data set counts in its mean; None where it is a sum, or not known.
     weights: Float64[np.ndarray, " samples"] | None
     is_sum: bool  # whether the loss is known to be a sum over samples
+    last: int  # number of the last checkpoint with finite weights
 
 
 def measure_run(
@@ -57,7 +60,9 @@ def measure_run(
 ) -> MeasuredRun:
     """Measures with a pool of its own; raises a NondeterministicLossError or CallbackFunctionError where it cannot."""
     with open_workers(callback_fn, {**chosen, "compile": False}, points=len(states)) as pool:
-        find_out_how_losses_add_up(pool, states)
+        last = find_out_how_losses_add_up(pool, states)
+        if last is None:
+            raise CheckpointError(f"none of the checkpoints {some_names(states)} has finite weights; training diverged")
         check_determinism(pool.measure_origin(), pool.description.options.precision)
         own = chosen["buffers"] != "recalibrate"
         tasks = [StateTask(number, *openers(state, state.space, own)) for number, state in states.items()]
@@ -74,7 +79,7 @@ def measure_run(
         name: {number: _loss(found[number], name if place else "", count if is_sum else 1) for number in states}
         for place, (name, count) in enumerate(sample_counts(description))
     }
-    return MeasuredRun(description, losses, None if sums is None else sums.denominators, is_sum)
+    return MeasuredRun(description, losses, None if sums is None else sums.denominators, is_sum, last)
 
 
 def one_device(device_ids: tuple[int, ...] | None) -> list[int] | None:
@@ -140,8 +145,8 @@ class Comparison:
         return float(np.mean([abs(row.measured - row.logged) for row in self.trained]))
 
     def mends(self, before: Comparison) -> bool:
-        """Whether the losses fit, and by more than an inch."""
-        return self.fits and self.misfit <= _LEFT * before.misfit
+        """Whether the losses fit, and by more than an inch; a small constant fits within what is allowed near zero."""
+        return self.fits and not self.does_not_fall and self.misfit <= _LEFT * before.misfit
 
     @property
     def does_not_fall(self) -> bool:

@@ -51,9 +51,10 @@ def trials_of(
             "network",
             "with the statistics of its normalization layers computed anew the losses fit, so the collected ones suit "
             "neither these weights nor these samples",
-            "running statistics that follow the weights (momentum, train mode during training), on inputs that are "
-            "preprocessed as in training",
-            'pass buffers="recalibrate" to what measures too, if inputs are normalized as in training.',
+            "inputs and a forward that are those of the training, and running statistics that follow the weights "
+            "(momentum, train mode during training)",
+            "look first whether callback_fn's inputs are normalized, and its network's forward is, as in training: "
+            'buffers="recalibrate" would hide what differs there. If nothing does, pass it to what measures too.',
             callback_fn,
             {"buffers": "recalibrate"},
         )

@@ -3,19 +3,21 @@
 import copy
 import functools
 import json
+import math
 import re
 import shutil
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
 
 from collectors import Model, SummaryCollector, import_checkpoints
 from landscape import SummaryLandscape
-from workers import FunctionEvaluator
+from workers import FunctionEvaluator, OwnLoss
 from workers.pools.first_call import other_random_numbers
 
 CLASSES, FEATURES, BATCH = 4, 12, 32
@@ -190,6 +192,10 @@ def four_times():
     return lambda outputs, targets: 4 * functional.cross_entropy(outputs, targets)
 
 
+def squared():
+    return lambda outputs, targets: functional.mse_loss(outputs, functional.one_hot(targets, CLASSES).float())
+
+
 def raises():
     raise KeyError("no such file")
 
@@ -239,7 +245,7 @@ PLANTED = {
     ),
     "a training that divides its loss": (
         returns(four_times),
-        "loss", r"higher .* Divided by (4|3\.[89]|4\.[12]), it fits at all of them", "nothing, if training divides",
+        "loss", r"higher .* Divided by (4|3\.[89]|4\.[12]), it fits at all of them", "look whether training divides",
     ),
     "a sample that is NaN": (
         returns(data=with_nan), "loss", r"NaN or infinite at epoch 0; training logged 1\.\d+ there", "samples that are",
@@ -247,6 +253,9 @@ PLANTED = {
     "the loss of something else": (
         returns(functools.partial(nn.MultiMarginLoss, margin=0.2)),
         "loss", "less than a fifth .* Training had the loss CrossEntropyLoss, callback_fn has MultiMargin", "return",
+    ),
+    "a small loss that stays small with inputs near zero": (
+        returns(squared), "samples", r"the measured loss does not fall \([\d.]+ to [\d.]+\)", "the loss and the",
     ),
     "another network": (
         returns(network=wide),
@@ -301,6 +310,37 @@ def test_statistics_that_do_not_follow_the_weights(tmp_path):
     # Scaled inputs would hide it, too.
     expect(found, "samples", "statistics of its normalization layers computed anew the losses fit", 'buffers="recal')
     assert run.check(callback_fn, buffers="recalibrate")
+
+
+class LaggingBatchNorm(nn.BatchNorm1d):
+    """Collects means that differ from those of its inputs, as when weights move fast; variances fit."""
+
+    def forward(self, inputs):
+        outputs = super().forward(inputs)
+        if self.training:
+            self.running_mean.data += 0.09 * self.running_var.sqrt()
+        return outputs
+
+
+def lagging():
+    return nn.Sequential(nn.Linear(FEATURES, 24), LaggingBatchNorm(24), nn.ReLU(), nn.Linear(24, CLASSES))
+
+
+def test_statistics_that_lag_behind_the_weights_are_a_fact(tmp_path):
+    found = train(tmp_path, lagging, rate=0.005).check(returns(network=lagging))
+    assert found.findings == ()
+    assert any("Running statistics lag behind weights that move fast" in fact.text for fact in found.facts)
+
+
+class Tripled(nn.Sequential):
+    def forward(self, inputs):
+        return super().forward(3 * inputs)
+
+
+def test_statistics_of_another_forward_are_named(tmp_path):
+    run = train(tmp_path, normalized, epochs=12)
+    seen = r"variance that reaches layer '1' is \d[\d.]+ times off .* statistics of its normalization layers computed"
+    expect(run.check(returns(network=lambda: Tripled(*normalized()))), "network", seen, "^look first whether")
 
 
 def test_a_mean_where_training_had_a_sum(tmp_path):
@@ -460,23 +500,29 @@ def test_a_wrong_argument_is_an_error_and_no_finding(run, options, error, text):
         run.check(returns(), **options)
 
 
-def by_hand(folder, loss):
-    """Trains in a loop of its own, of which nothing but losses is recorded; returns the run."""
+def by_hand(folder, loss, factor=1, network=Plain, rate=0.02, **how):
+    """Trains in a loop of its own, of which nothing but ``factor`` times the losses is recorded; returns the run."""
     torch.manual_seed(1)
-    network, (inputs, targets) = Plain(), samples()
-    optimizer = torch.optim.Adam(network.parameters(), 0.02)
-    wanted = {"unit": "epoch", "intervals": [range(9)], "num_samples": 512}
+    network, (inputs, targets) = network(), how.get("data", samples)()
+    epochs, ordered = how.get("epochs", 8), "data" in how
+    optimizer = torch.optim.Adam(network.parameters(), rate)
+    wanted = {"unit": "epoch", "intervals": [range(epochs + 1)], "num_samples": 512}
     collector = SummaryCollector(
-        folder, 1, {"collect_metric": True}, keep_default_action=False, collect_landscape=wanted
+        folder,
+        how.get("collect_freq", 1),
+        {"collect_metric": True},
+        keep_default_action=False,
+        collect_landscape=wanted,
     )
     with collector.watch(network) as watched:
-        for _ in range(8):
-            for batch in torch.randperm(len(inputs)).split(BATCH):
+        for _ in range(epochs):
+            order = torch.arange(len(inputs)) if ordered else torch.randperm(len(inputs))
+            for batch in order.split(BATCH):
                 optimizer.zero_grad()
                 value = loss(network(inputs[batch]), targets[batch])
                 value.backward()
                 optimizer.step()
-                watched.step(value)
+                watched.step(factor * value)
             watched.end_epoch()
     return SummaryLandscape(folder)
 
@@ -492,9 +538,79 @@ def test_sums_of_batches_whose_size_nobody_recorded(tmp_path):
     assert "are sums over batches whose size nobody recorded" in right.facts[-1].text
 
 
+def test_losses_that_a_scaler_multiplied(tmp_path):
+    found = by_hand(tmp_path, nn.CrossEntropyLoss(), 1024).check(returns())
+    expect(found, "loss", r"training logged about (9\d\d|1,[01]\d\d) times the measured loss", "by a gradient scaler")
+
+
+def test_losses_of_the_same_batch_of_each_epoch_decide_nothing(tmp_path):
+    how = {"epochs": 20, "data": wrong_ones_first, "collect_freq": 8}
+    found = by_hand(tmp_path, nn.CrossEntropyLoss(), **how).check(returns(data=wrong_ones_first))
+    assert found.findings == ()
+    assert any("the same one or two batches of each epoch" in fact.text for fact in found.facts)
+
+
+def test_outputs_of_one_column_against_targets_of_none(tmp_path):
+    def column():
+        return nn.Sequential(nn.Linear(FEATURES, 1))
+
+    def columns():
+        inputs, _ = samples()
+        return inputs, inputs.sum(1, keepdim=True)
+
+    def flat():
+        inputs, targets = columns()
+        return inputs, targets[:, 0]
+
+    run = train(tmp_path, column, nn.MSELoss, columns)
+    found = run.check(returns(nn.MSELoss, column, flat))
+    (shapes, *_) = [finding for finding in found.findings if finding.about == "callback_fn"]
+    assert re.search(r"outputs of shape \(\d+, 1\) with targets of shape \(\d+\)", shapes.seen)
+    assert not any(fact.about == "warning" for fact in found.facts)
+    assert run.check(returns(nn.MSELoss, column, columns))
+
+
+def test_a_loss_that_is_higher_by_another_factor_each_time_is_not_divided(run):
+    (finding,) = run.check(returns(network=Bent)).findings
+    assert finding.seen.startswith("at ")
+    assert "Divided" not in finding.seen
+
+
+def test_a_loss_of_larger_batches_names_their_size(tmp_path):
+    def step(network, batch):
+        return functional.cross_entropy(network(batch[0]), batch[1], reduction="sum")
+
+    def callback_fn():
+        return OwnLoss(step), Plain(), DataLoader(TensorDataset(*samples()), 4 * BATCH), {}
+
+    found = by_hand(tmp_path, summed()).check(callback_fn)
+    expect(found, "loss", r"Divided by (4|3\.[89]|4\.[12]), it fits", "^give callback_fn's loader the batch size")
+
+
 def test_checkpoints_that_were_imported_do_not_say_what_was_frozen(run, tmp_path):
     files = sorted((run._path / "ckpt_dir").glob("Plain_*_epoch.safetensors"))
     imported = import_checkpoints(tmp_path / "imported", files)
     found = SummaryLandscape(imported.path).check(returns())
     assert found.findings == ()
     assert "Training had the network" not in str(found)
+
+
+def lost_from(run, folder, first):
+    """Returns a copy of a run whose weights are NaN from an epoch on."""
+    shutil.copytree(run._path / "ckpt_dir", folder / "weights")
+    files = sorted((folder / "weights").glob("Plain_*_epoch.safetensors"))
+    for number, path in enumerate(files):
+        if number >= first:
+            save_file({name: tensor.fill_(math.nan) for name, tensor in load_file(path).items()}, path)
+    imported = import_checkpoints(folder / "run", files)
+    return SummaryLandscape(imported.path)
+
+
+def test_weights_that_are_not_finite(run, tmp_path):
+    (tmp_path / "some").mkdir()
+    (tmp_path / "all").mkdir()
+    found = lost_from(run, tmp_path / "some", 3).check(returns())
+    assert found.findings == ()
+    assert any("the weights are not finite at epochs 4, 6, 8." in fact.text for fact in found.facts)
+    found = lost_from(run, tmp_path / "all", 0).check(returns())
+    expect(found, "checkpoint", "none of the checkpoints .* has finite weights", "where it diverged")
