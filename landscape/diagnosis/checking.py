@@ -77,11 +77,10 @@ class _Check:
             self.facts.append(Fact("checkpoint", f"the weights are not finite at {unit}s {some_names(lost)}."))
         self.facts += network_facts(description.space, self._chosen["buffers"])
         self.facts += sample_facts(self._measured, self._result)
-        broadcast = [text for text in said if text.startswith(_BROADCAST)]
-        if broadcast:
-            self.findings.append(_of_broadcast(broadcast[0]))
-        said = [text for text in said if text not in broadcast]
-        self.facts += [Fact("warning", text) for text in said if not any(note in text for note in description.notes)]
+        matches = [(text, _BROADCAST.match(text)) for text in said]
+        texts = [text for text, match in matches if match is None]
+        self.findings += [_of_broadcast(*match.groups()) for _, match in matches if match is not None][:1]
+        self.facts += [Fact("warning", text) for text in texts if not any(note in text for note in description.notes)]
         training = recorded_training(run.path)
         losses = LossCheck(self._callback_fn, self._result, self._chosen, states, run.metadata, training)
         self.facts += losses.clues(self._measured)
@@ -132,14 +131,14 @@ class _Check:
         return True
 
 
-_BROADCAST = "Using a target size"  # so begins PyTorch's warning
+# So PyTorch warns.
+_BROADCAST = re.compile(r"Using a target size \(torch\.Size\(\[(.*?)\]\)\) .* input size \(torch\.Size\(\[(.*?)\]\)\)")
 
 
-def _of_broadcast(warning: str) -> Finding:
-    targets, outputs = (f"({sizes})" for sizes in re.findall(r"\[([\d, ]*)\]", warning)[:2])
+def _of_broadcast(targets: str, outputs: str) -> Finding:
     return Finding(
         "callback_fn",
-        f"its loss compares outputs of shape {outputs} with targets of shape {targets}, and so each with several.",
+        f"its loss compares outputs of shape ({outputs}) with targets of shape ({targets}), and so each with several.",
         "outputs and targets of the same shape.",
         "give them one shape, as in training, such as targets[:, None] for outputs of one column.",
     )

@@ -80,13 +80,6 @@ class LossCheck:
             return [self._another_sum(measured, found.rows[-1], "that of a sample fits")]
         if not found.fits and (of_scale := self._scale(measured, found)) is not None:
             return [of_scale]
-        if found.is_higher and self._sees_few_batches:
-            text = (
-                "they are lower than the measured ones, but all are of the same one or two batches of each epoch; "
-                "without shuffling these always have the same samples, and check cannot tell. Log losses at an "
-                "interval that does not divide the steps of an epoch (collect_freq)."
-            )
-            return [Fact("logged losses", text)]
         if found.is_higher:
             return [self._higher(measured, found)]
         if found.is_lower and (of_ratio := self._lower(measured, found)) is not None:
@@ -191,6 +184,13 @@ class LossCheck:
             remedy = (
                 f"look whether training divides its loss by {ratio:.2g} before it logs it, as loops do that accumulate "
                 f"gradients: then nothing is wrong. Otherwise {remedy}"
+            )
+        if self._sees_few_batches and not found.does_not_fall:
+            seen += " All logged losses are of the same one or two batches of each epoch."
+            remedy = (
+                "look first whether training shuffles: without that these batches always have the same samples, and "
+                "nothing may be wrong; log losses at an interval that does not divide the steps of an epoch "
+                f"(collect_freq). Otherwise {remedy}"
             )
         if description.partition_dependent:
             remedy = f"give callback_fn's loader the batch size of the training, on which this loss depends; {remedy}"

@@ -543,11 +543,10 @@ def test_losses_that_a_scaler_multiplied(tmp_path):
     expect(found, "loss", r"training logged about (9\d\d|1,[01]\d\d) times the measured loss", "by a gradient scaler")
 
 
-def test_losses_of_the_same_batch_of_each_epoch_decide_nothing(tmp_path):
+def test_losses_of_the_same_batch_of_each_epoch_are_named(tmp_path):
     how = {"epochs": 20, "data": wrong_ones_first, "collect_freq": 8}
     found = by_hand(tmp_path, nn.CrossEntropyLoss(), **how).check(returns(data=wrong_ones_first))
-    assert found.findings == ()
-    assert any("the same one or two batches of each epoch" in fact.text for fact in found.facts)
+    expect(found, "loss", "the same one or two batches of each epoch", "^look first whether training shuffles")
 
 
 def test_outputs_of_one_column_against_targets_of_none(tmp_path):
