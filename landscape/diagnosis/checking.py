@@ -138,7 +138,7 @@ _BROADCAST = re.compile(r"Using a target size \(torch\.Size\(\[(.*?)\]\)\) .* in
 def _of_broadcast(targets: str, outputs: str) -> Finding:
     return Finding(
         "callback_fn",
-        f"its loss compares outputs of shape ({outputs}) with targets of shape ({targets}), and so each with several.",
+        f"its loss compares outputs of shape [{outputs}] with targets of shape [{targets}], and so each with several.",
         "outputs and targets of the same shape.",
         "give them one shape, as in training, such as targets[:, None] for outputs of one column.",
     )

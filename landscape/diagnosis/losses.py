@@ -158,7 +158,7 @@ class LossCheck:
                 lag = "Running statistics lag behind weights that move fast; those of callback_fn's data are near them."
                 return Fact("network", f'{seen} {lag} With buffers="recalibrate" the losses fit.')
             for name, factor in far[:1]:
-                seen += f" The variance that reaches layer {name!r} is {factor:.2g} times off the collected one."
+                seen += f" The variance that reaches layer {name!r} is {factor:,.1f} times off the collected one."
         if mended:
             # One mistake may look like another: statistics of normalization layers hide how inputs were scaled.
             seen = f"{seen} But {'. Or: '.join(item.seen for item in mended)}."
@@ -187,11 +187,14 @@ class LossCheck:
             )
         if self._sees_few_batches and not found.does_not_fall:
             seen += " All logged losses are of the same one or two batches of each epoch."
-            remedy = (
+            alike = (
                 "look first whether training shuffles: without that these batches always have the same samples, and "
                 "nothing may be wrong; log losses at an interval that does not divide the steps of an epoch "
-                f"(collect_freq). Otherwise {remedy}"
+                "(collect_freq)."
             )
+            if all(item.measured < _MUCH * item.logged for item in found.trained):
+                return Fact("logged losses", f"{seen} Check cannot tell whether anything is wrong: {alike}")
+            remedy = f"{alike} Otherwise {remedy}"
         if description.partition_dependent:
             remedy = f"give callback_fn's loader the batch size of the training, on which this loss depends; {remedy}"
         return Finding(about, seen, f"{expected}.", remedy)

@@ -546,6 +546,10 @@ def test_losses_that_a_scaler_multiplied(tmp_path):
 def test_losses_of_the_same_batch_of_each_epoch_are_named(tmp_path):
     how = {"epochs": 20, "data": wrong_ones_first, "collect_freq": 8}
     found = by_hand(tmp_path, nn.CrossEntropyLoss(), **how).check(returns(data=wrong_ones_first))
+    assert found.findings == ()
+    assert any("the same one or two batches of each epoch" in fact.text for fact in found.facts)
+    how |= {"factor": 0.1}
+    found = by_hand(tmp_path / "less", nn.CrossEntropyLoss(), **how).check(returns(data=wrong_ones_first))
     expect(found, "loss", "the same one or two batches of each epoch", "^look first whether training shuffles")
 
 
@@ -564,7 +568,7 @@ def test_outputs_of_one_column_against_targets_of_none(tmp_path):
     run = train(tmp_path, column, nn.MSELoss, columns)
     found = run.check(returns(nn.MSELoss, column, flat))
     (shapes, *_) = [finding for finding in found.findings if finding.about == "callback_fn"]
-    assert re.search(r"outputs of shape \(\d+, 1\) with targets of shape \(\d+\)", shapes.seen)
+    assert re.search(r"outputs of shape \[\d+, 1\] with targets of shape \[\d+\]", shapes.seen)
     assert not any(fact.about == "warning" for fact in found.facts)
     assert run.check(returns(nn.MSELoss, column, columns))
 
