@@ -38,7 +38,8 @@ def measure_trace(weights: Weights, callback_fn: Callable[[], Any], lines: int, 
     reader = as_reader("weights", weights)
     with open_workers(callback_fn, chosen, points=2 * lines) as pool:
         state = align(reader, pool.description.space)
-        find_out_how_losses_add_up(pool, {0: state})
+        if find_out_how_losses_add_up(pool, {0: state}) is None:
+            raise CurvatureError("the loss is not a finite number at these weights, some of which are NaN or infinite.")
         read, _ = openers(state, state.space)
         return find_trace_by_lines(pool, *read(), lines, seed=chosen["seed"])
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 from many_perceptrons import perceptron, train
+from torch import nn
 
 from landscape.functions import measure_curvature, trace_by_lines
 from workers.errors import CurvatureError
@@ -48,5 +50,10 @@ def test_a_network_in_float32_beside_its_derivatives():
 def test_a_loss_that_is_not_a_number():
     with pytest.raises(CurvatureError, match="not a finite number"):
         trace_by_lines({"x": POINT["x"] * np.nan, "y": POINT["y"]}, bowl, device_ids=[0])
+    network = nn.Linear(3, 1)
+    network.weight.data[0, 0] = np.nan
+    data = torch.ones(8, 3), torch.arange(8.0)[:, None]
+    with pytest.raises(CurvatureError, match="some of which are NaN or infinite"):
+        trace_by_lines(network, lambda: (nn.MSELoss(), nn.Linear(3, 1), data, {}), device_ids=[0])
     with pytest.raises(ValueError, match="lines must be"):
         trace_by_lines(POINT, bowl, 0)
