@@ -13,8 +13,8 @@ from cases import ASKED, PACKAGES, installed, runs_here
 # file where its process ends early, so each session has a folder of its own, which begins with what others have kept.
 COMPILED = tempfile.TemporaryDirectory(prefix="jax-", ignore_cleanup_errors=True)
 KEPT = Path(sys.prefix) / "jax-compiled"
-# So has each worker of a session: it finds here the folder of the process that started it, and there would be the halves
-# of other workers' files.
+# So has each worker of a session: what it finds here is the folder of the process that started it, where it would read
+# the halves of other workers' files.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", COMPILED.name)
