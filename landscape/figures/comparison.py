@@ -15,6 +15,7 @@ from ..drawing.curvature_sheet import begin_picture
 from ..drawing.look import Axes, CurvatureLook
 from ..drawing.texts import plain
 
+_THIN = 0.6  # lines, of single networks, in points on a screen
 _FEWEST = 3
 _LONGEST = 32
 _HEADINGS = {
@@ -66,7 +67,8 @@ def plot_comparison(
         for place, recipe in enumerate(comparison.recipes):
             _draw_recipe(sheet, comparison, place, recipe, networks)
         if networks and any(len(comparison.curves(recipe)) > 1 for recipe in comparison.recipes):
-            sheet.entries += sheet.ax.plot([], [], color=sheet.appearance.soft, label="each network", **_thin(sheet))
+            thin = _THIN * sheet.appearance.factor
+            sheet.entries += sheet.ax.plot([], [], color=sheet.appearance.soft, linewidth=thin, label="each network")
         _write(sheet, comparison)
         sheet.finish()
     return sheet.ax
@@ -80,7 +82,7 @@ def _draw_recipe(sheet: Picture, comparison: MeasuredComparison, place: int, rec
     dashes: Any = "-" if place < len(look.series) else (0, (5, 2))
     count, mean = len(curves), curves.mean(0)
     if networks and count > 1:
-        ax.plot(comparison.t, curves.T, color=color, alpha=0.35, zorder=2, **_thin(sheet))
+        ax.plot(comparison.t, curves.T, color=color, linewidth=_THIN * look.factor, alpha=0.35, zorder=2)
     if count >= _FEWEST:
         _, low, high = comparison.band(recipe)
         ax.fill_between(comparison.t, low, high, color=color, alpha=0.22, linewidth=0, zorder=1)
@@ -89,10 +91,6 @@ def _draw_recipe(sheet: Picture, comparison: MeasuredComparison, place: int, rec
         comparison.t, mean, color=color, linestyle=dashes, linewidth=2 * look.factor, marker="o", markersize=size,
         zorder=4, label=f"{plain(recipe, _LONGEST)} ({count} network{'' if count == 1 else 's'})",
     )  # fmt: skip
-
-
-def _thin(sheet: Picture) -> dict[str, Any]:
-    return {"linewidth": 0.6 * sheet.appearance.factor}
 
 
 def _write(sheet: Picture, comparison: MeasuredComparison) -> None:

@@ -69,7 +69,7 @@ def answer_end(findings: Findings) -> Found:
             statements.append(_one_step(evidence, curvature))
         text = f"The lowest eigenvalue of the Hessian is {plus_minus(lowest)}; the largest one is {largest.value:.4g}."
         statements += [Statement(text, lowest, SHARPNESS), *_along(bends)]
-        verdict = _stationary(findings, trend, gradient, largest, lowest, bends)
+        verdict = _stationary(findings, trend, scale, gradient, largest, lowest, bends)
         # Whatever the last checkpoints did, no parabola falls from here.
         falls = falls and not _gains_little(gradient, lowest, scale)
     if trend is not None and falls:
@@ -85,9 +85,9 @@ def eigenvalue(evidence: Evidence, place: int, row: int = 0, form: str = "{}", k
 
 
 def _stationary(
-    findings: Findings, trend: Statement | None, gradient: float, largest: Number, lowest: Number, bends: list[_Bend]
-) -> str:
-    scale = _range(findings)
+    findings: Findings, trend: Statement | None, scale: float, gradient: float, largest: Number, lowest: Number,
+    bends: list[_Bend],
+) -> str:  # fmt: skip
     if not math.isfinite(scale):
         return Unknown("not known: the losses on the path do not differ, or are not finite")
     steepest = max(abs(largest.value), abs(lowest.value))

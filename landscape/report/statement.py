@@ -63,9 +63,16 @@ class Number:
             return EXACT
         if math.isnan(self.low):
             return f"no interval: {self.kind}"
-        half = (self.high - self.low) / 2
-        narrow = 0 <= half < _NARROW * abs(self.value)
-        return f"{f'± {half:.1g}' if narrow else f'{self.low:.4g} to {self.high:.4g}'} ({self.kind})"
+        ends = f"± {self.half_width:.1g}" if self.is_narrower(_NARROW) else f"{self.low:.4g} to {self.high:.4g}"
+        return f"{ends} ({self.kind})"
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+    def is_narrower(self, share: float) -> bool:
+        """Whether the interval is narrower to each side than a share of the number."""
+        return 0 <= self.half_width < share * abs(self.value)
 
 
 @dataclass(frozen=True)
@@ -171,13 +178,10 @@ class Evidence:
 
 def plus_minus(number: Number) -> str:
     """Returns a number with its interval, for a sentence: with as many digits as the interval leaves."""
-    if number.low == number.high or math.isnan(number.low):
+    if number.low == number.high or math.isnan(number.low) or number.is_narrower(_EXACT):
         return f"{number.value:.4g}"
-    half = (number.high - number.low) / 2
-    if half < _EXACT * abs(number.value):
-        return f"{number.value:.4g}"
-    if half < _NARROW * abs(number.value):
-        return f"{number.value:.4g} ± {half:.1g}"
+    if number.is_narrower(_NARROW):
+        return f"{number.value:.4g} ± {number.half_width:.1g}"
     return f"{number.value:.3g} ({number.low:.3g} to {number.high:.3g})"
 
 
