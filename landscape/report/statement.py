@@ -68,6 +68,7 @@ class Number:
 
     @property
     def half_width(self) -> float:
+        """Half the width of the interval; 0 where the number is exact, NaN where nobody knows."""
         return (self.high - self.low) / 2
 
     def is_narrower(self, share: float) -> bool:
