@@ -33,6 +33,7 @@ from .planes.extent import check_extent
 from .planes.from_checkpoints import plane_of_runs, random_plane_of
 from .planes.further_runs import FurtherRuns, find_further_runs
 from .planes.networks import Network, checkpoints_of_run
+from .planes.passes import HERE, Passes, sha256_of
 from .planes.plane import Plane, buffer_policy
 from .planes.plane_file import check_directions
 from .record.driver import Stored, carry_out, open_record
@@ -132,21 +133,15 @@ class SummaryLandscape:
 
             def experiments(workers: Workers) -> list[GridExperiment]:
                 # All planes are built before the first point is measured, so that a damaged checkpoint shows at once.
-                # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
-                space, several = workers.space, "s" if len(jobs) > 1 else ""
-                whole.say(f"opening checkpoints, computing the directions of {len(jobs)} landscape{several}")
-                numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
-                readers = {number: run.checkpoint(number, space) for number in numbers}
-                final, grids = run.metadata.final_number, []
-                for job, stored in zip(jobs, files, strict=True):
-                    if chosen["save_directions"]:
+                if chosen["save_directions"]:
+                    for job in jobs:
                         check_directions(job.path)
-                    weights, is_path = [readers[number] for number in job.numbers], job.kind == "pca"
-                    networks = checkpoints_of_run(weights, job.numbers, others.joined if is_path else "", final)
-                    if is_path:
-                        plane = _plane_of_interval(job, networks, others, space, chosen)
-                    else:
-                        plane = _plane_around(networks[-1], job, stored, workers, chosen, whole)
+                grids, several = [], "s" if len(jobs) > 1 else ""
+                whole.say(f"opening checkpoints, computing the directions of {len(jobs)} landscape{several}")
+                networks, paths = _read_run(run, jobs, others, workers, chosen)
+                for job, stored, of_job, path in zip(jobs, files, networks, paths, strict=True):
+                    is_path = path is not None
+                    plane = path or _plane_around(of_job[-1], job, stored, workers, chosen, whole)
                     attributes = {
                         "unit": settings.unit,
                         "intervals": [list(job.numbers)],
@@ -334,12 +329,45 @@ def _check_all_is_drawn(jobs: Sequence[_Job], others: FurtherRuns, directions: s
         )
 
 
+def _read_run(
+    run: RunDirectory, jobs: Sequence[_Job], others: FurtherRuns, workers: Workers, chosen: Mapping[str, Any]
+) -> tuple[list[list[Network]], list[Plane | None]]:
+    """Returns the checkpoints of each landscape, and its plane where that goes through an interval."""
+    space = workers.space
+    # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
+    numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
+    files = {} if others else run.safetensors_files(numbers)
+    with workers.passes(list(files.values())) as passes:
+        if passes is not HERE:
+            run.digests |= zip(files, passes.each(sha256_of, None, [(path,) for path in files.values()]), strict=True)
+        readers = {number: run.checkpoint(number, space) for number in numbers}
+        networks = [
+            checkpoints_of_run(
+                [readers[number] for number in job.numbers],
+                job.numbers,
+                others.joined if job.kind == "pca" else "",
+                run.metadata.final_number,
+            )
+            for job in jobs
+        ]
+        planes = [
+            _plane_of_interval(job, of_job, others, space, chosen, passes) if job.kind == "pca" else None
+            for job, of_job in zip(jobs, networks, strict=True)
+        ]
+    return networks, planes
+
+
 def _plane_of_interval(
-    job: _Job, networks: Sequence[Network], others: FurtherRuns, space: WeightSpace, chosen: Mapping[str, Any]
+    job: _Job,
+    networks: Sequence[Network],
+    others: FurtherRuns,
+    space: WeightSpace,
+    chosen: Mapping[str, Any],
+    passes: Passes,
 ) -> Plane:
     further = others.networks(job.numbers, single=job.single)
     spanning = [network for network in further if network.run is not None and chosen["plane_of"] == "all"]
-    plane = plane_of_runs([*networks, *spanning], space, centering=chosen["centering"])
+    plane = plane_of_runs([*networks, *spanning], space, centering=chosen["centering"], passes=passes)
     added = [network for network in further if network not in spanning]
     return plane.with_networks(added) if added else plane
 

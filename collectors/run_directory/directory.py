@@ -52,6 +52,8 @@ class RunDirectory:
         check_lies_in_folder(metadata, RunDirectoryError, str(metadata))
         self.metadata = RunMetadata.load(metadata)
         self._frozen: CheckpointFile | None = None
+        self.digests: dict[int, str] = {}
+        """SHA-256 of checkpoint files, by number, that other processes have computed."""
 
     @property
     def settings(self) -> LandscapeSettings:
@@ -87,7 +89,7 @@ class RunDirectory:
         near = self._nearby(path)
         file: StateReader
         if path.suffix == ".safetensors":
-            file = CheckpointFile(near, str(path), path)
+            file = CheckpointFile(near, str(path), path, self.digests.get(number))
         elif path.suffix == ".ckpt":
             from ..weights.mindspore_file import MindSporeCheckpoint
 
@@ -144,6 +146,13 @@ class RunDirectory:
             )
         check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
         return path
+
+    def safetensors_files(self, numbers: Iterable[int]) -> dict[int, Path]:
+        """Returns the files of checkpoints, by number; none if not all are safetensors files on this machine."""
+        found = {number: self.checkpoint_path(number) for number in numbers}
+        files = {number: path for number, path in found.items() if isinstance(path, Path)}
+        usual = len(files) == len(found) and {path.suffix for path in files.values()} <= {".safetensors"}
+        return files if usual else {}
 
     def _has(self, number: int) -> bool:
         name = self.metadata.files.get(number)

@@ -103,15 +103,22 @@ class MemoryState:
 # The library maps files, and mapped pages count as resident memory. Planes stream over all checkpoints of a run, for
 # which ``readinto`` needs one block at a time.
 class CheckpointFile:
-    """A safetensors file, read by tensor or by block; ``place`` is where others find it, if this is a copy."""
+    """A safetensors file, read by tensor or by block.
+
+    ``place`` is where others find it, if this is a copy; ``sha256`` is the file's where another process computed it.
+    """
 
     def __init__(
-        self, path: str | os.PathLike[str] | RemotePath, label: str | None = None, place: AnyPath | None = None
+        self,
+        path: str | os.PathLike[str] | RemotePath,
+        label: str | None = None,
+        place: AnyPath | None = None,
+        sha256: str | None = None,
     ) -> None:
-        self.path = path if isinstance(path, RemotePath) else Path(path)
-        self.label = label or str(self.path)
+        self.path = path if isinstance(path, RemotePath) else Path(path).absolute()
+        self.label = label or str(path)
         self._place = place or self.path
-        self._digest: str | None = None
+        self._digest = sha256
         with self._open() as file:
             self.metadata, self._entries, self._start = _read_header(file, self.label)
         self.shapes = {name: shape for name, (_, shape, _, _) in self._entries.items()}

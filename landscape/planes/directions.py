@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +14,8 @@ from collectors.networks.weight_space import TensorInfo, WeightSpace, direction_
 from collectors.shapes import Float64
 from collectors.validation import check_bool, check_choice, check_int
 from collectors.weights.safetensors_file import StateReader
+
+from .passes import Piece
 
 Direction: TypeAlias = dict[str, NDArray[Any]]
 
@@ -85,6 +87,11 @@ def as_direction(vector: NDArray[Any], space: WeightSpace) -> Direction:
         direction[tensor.name] = part.reshape(tensor.shape).astype(direction_dtype(tensor.dtype))
         start += tensor.size
     return direction
+
+
+def parts_of(directions: Sequence[Direction], pieces: Sequence[Piece]) -> list[list[NDArray[Any]]]:
+    """Returns views of the directions' elements, for each piece that of each direction."""
+    return [[along[name].reshape(-1)[start:stop] for along in directions] for name, start, stop in pieces]
 
 
 def inner_product(first: Direction, second: Direction, space: WeightSpace) -> float:

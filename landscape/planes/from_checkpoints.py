@@ -21,8 +21,9 @@ from workers.users_code import warn_user
 from ..errors import PlaneError
 from ..roles import UNKNOWN, OriginRole
 from .axis_curvature import AxisCurvature
-from .directions import as_direction, empty_direction, random_direction
+from .directions import as_direction, empty_direction, parts_of, random_direction
 from .networks import Network, runs_of
+from .passes import HERE, Passes, shards_of
 from .pca import principal_directions
 from .plane import Plane
 from .projection import difference_blocks, not_finite, project, projection_at
@@ -30,14 +31,16 @@ from .projection import difference_blocks, not_finite, project, projection_at
 _LARGE_COSINE = 0.1
 
 
-def plane_of_runs(networks: Sequence[Network], space: WeightSpace, *, centering: str = "none") -> Plane:
+def plane_of_runs(
+    networks: Sequence[Network], space: WeightSpace, *, centering: str = "none", passes: Passes = HERE
+) -> Plane:
     """Returns a plane through the first run's last checkpoint, in the principal directions of the runs' checkpoints."""
     check_spannable(space)
     networks = tuple(network.opened(space).recognized() for network in networks)
     first, *others = list(runs_of(networks).values()) or [[]]
     # The plane runs through the last one that it is given.
     path = [network.weights for network in (*itertools.chain(*others), *first)]
-    principal = principal_directions(path, space, centering=centering)
+    principal = principal_directions(path, space, centering=centering, passes=passes)
     origin = first[-1]
     # In the order of ``networks``, in which the first run comes first.
     near = np.roll(principal.coordinates, len(first), axis=0)
@@ -57,7 +60,7 @@ def plane_of_runs(networks: Sequence[Network], space: WeightSpace, *, centering:
         identity,
         explained_variance_ratio=principal.explained_variance_ratio,
         origin_role=origin.role,
-        projection=project(weights, origin.weights, principal.directions, space, near),
+        projection=project(weights, origin.weights, principal.directions, space, near, passes),
         networks=networks,
         notes=principal.notes,
     )
@@ -116,9 +119,11 @@ def plane_of_points(weights: Mapping[str, Weights], space: WeightSpace) -> Plane
     states = with_effective_weights([network.weights for network in networks], space)
     origin, others = states[0], states[1:]
     directions = tuple(empty_direction(space) for _ in others)
-    for block in difference_blocks(others, origin, space):
-        for direction, row in zip(directions, block.differences, strict=True):
-            direction[block.name].reshape(-1)[block.start : block.stop] = row
+    for shard in shards_of(space):
+        parts = parts_of(directions, shard)
+        for block in difference_blocks(others, origin, shard):
+            for part, row in zip(parts[block.piece], block.differences, strict=True):
+                part[block.place] = row
     places = itertools.combinations([dict.fromkeys(directions[0], np.zeros(())), *directions], 2)
     for (one, other), (start, end) in zip(itertools.combinations(names, 2), places, strict=True):
         if not any((values != start[name]).any() for name, values in end.items()):

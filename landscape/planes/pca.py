@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from collectors.networks.weight_space import WeightSpace, numpy_dtype
+from collectors.networks.weight_space import WeightSpace, direction_dtype, numpy_dtype
 from collectors.shapes import Float64
 from collectors.validation import check_choice
 from collectors.weights.safetensors_file import StateReader
 from workers.users_code import warn_user
 
 from ..errors import DegenerateTrajectoryError
-from .directions import Direction, empty_direction
+from .directions import Direction, empty_direction, parts_of
+from .passes import HERE, Passes, Piece, added, shards_of
 from .projection import difference_blocks
 
 ALMOST_NOTHING = 1e-3
@@ -43,7 +46,12 @@ class PrincipalDirections:
 
 
 def principal_directions(
-    checkpoints: Sequence[StateReader], space: WeightSpace, *, centering: str = "none", components: int = 2
+    checkpoints: Sequence[StateReader],
+    space: WeightSpace,
+    *,
+    centering: str = "none",
+    components: int = 2,
+    passes: Passes = HERE,
 ) -> PrincipalDirections:
     """Computes the leading principal directions of checkpoints, the last one last, over all trainable elements.
 
@@ -64,7 +72,7 @@ def principal_directions(
         )
     # A few rows are too little work for several threads: their waiting for each other costs up to thirty times as much.
     with threadpool_limits(1, "blas"):
-        gram, total, rounding = _gram_matrix(checkpoints, space, centering)
+        gram, total, rounding = _gram_matrix(checkpoints, space, centering, passes)
         eigenvalues, eigenvectors = np.linalg.eigh(gram)
         leading = np.sqrt(np.clip(eigenvalues[::-1][:components], 0.0, None))
         _check_rank(leading, count, centering)
@@ -72,7 +80,7 @@ def principal_directions(
         if note is not None:
             warn_user(note)
         coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
-        directions, lengths = _rebuild(checkpoints, space, centering, coefficients)
+        directions, lengths = _rebuild(checkpoints, space, centering, coefficients, passes)
     singular_values = leading * np.abs(lengths)
     coordinates = (gram - gram[-1]) @ coefficients.T / lengths
     notes = () if note is None else (note,)
@@ -80,18 +88,27 @@ def principal_directions(
 
 
 def _gram_matrix(
-    checkpoints: Sequence[StateReader], space: WeightSpace, centering: str
+    checkpoints: Sequence[StateReader], space: WeightSpace, centering: str, passes: Passes
 ) -> tuple[Float64[np.ndarray, "checkpoints checkpoints"], float, float]:
     """Returns the Gram matrix, its trace, and the norm that rounding alone gives a checkpoint."""
+    parts = [(shard, centering) for shard in shards_of(space)]
+    gram, squared_rounding = added(passes.each(_gram_of_shard, checkpoints, parts))
+    return gram, float(np.trace(gram)), math.sqrt(squared_rounding)
+
+
+def _gram_of_shard(
+    checkpoints: Sequence[StateReader], shard: Sequence[Piece], centering: str
+) -> tuple[Float64[np.ndarray, "checkpoints checkpoints"], float]:
     last = checkpoints[-1]
     gram = np.zeros((len(checkpoints), len(checkpoints)))
     squared_rounding = 0.0
-    for block in difference_blocks(checkpoints, last, space):
-        rows = _centered(block.differences, centering)
-        gram += rows @ rows.T
-        unit = float(ml_dtypes.finfo(numpy_dtype(last.dtypes[block.name])).eps) / 2
-        squared_rounding += unit**2 * float(block.origin @ block.origin)
-    return gram, float(np.trace(gram)), math.sqrt(squared_rounding)
+    with threadpool_limits(1, "blas"):
+        for block in difference_blocks(checkpoints, last, shard):
+            rows = _centered(block.differences, centering)
+            gram += rows @ rows.T
+            unit = float(ml_dtypes.finfo(numpy_dtype(last.dtypes[shard[block.piece].name])).eps) / 2
+            squared_rounding += unit**2 * float(block.origin @ block.origin)
+    return gram, squared_rounding
 
 
 def _check_rank(leading: Float64[np.ndarray, " components"], count: int, centering: str) -> None:
@@ -133,19 +150,20 @@ def _rebuild(
     space: WeightSpace,
     centering: str,
     coefficients: Float64[np.ndarray, "components checkpoints"],
+    passes: Passes,
 ) -> tuple[tuple[Direction, ...], Float64[np.ndarray, " components"]]:
     """Returns the combinations of the rows with unit norm and scikit-learn's sign, and what they were divided by."""
     directions = tuple(empty_direction(space) for _ in coefficients)
     squares = np.zeros(len(coefficients))
     largest = np.zeros(len(coefficients))
-    for block in difference_blocks(checkpoints, checkpoints[-1], space):
-        rows = coefficients @ _centered(block.differences, centering)
-        for index, (direction, row) in enumerate(zip(directions, rows, strict=True)):
-            direction[block.name].reshape(-1)[block.start : block.stop] = row
-            squares[index] += row @ row
-            candidate = row[np.argmax(np.abs(row))]
-            if abs(candidate) > abs(largest[index]):
-                largest[index] = candidate
+    shards = shards_of(space)
+    found = passes.each(_rows_of_shard, checkpoints, [(shard, centering, coefficients) for shard in shards])
+    for shard, (rows, more, candidates) in zip(shards, found, strict=True):
+        for parts, those in zip(parts_of(directions, shard), rows, strict=True):
+            for part, row in zip(parts, those, strict=True):
+                part[:] = row
+        squares += more
+        largest = np.where(np.abs(candidates) > np.abs(largest), candidates, largest)
     lengths = np.sign(largest) * np.sqrt(squares)
     for direction, factor in zip(directions, 1 / lengths, strict=True):
         # In float64: a factor rounded to float32 would move the norm of the whole direction away from 1.
@@ -154,6 +172,28 @@ def _rebuild(
             for start in range(0, len(flat), _SCALE_BLOCK):
                 flat[start : start + _SCALE_BLOCK] = flat[start : start + _SCALE_BLOCK].astype(np.float64) * factor
     return directions, lengths
+
+
+def _rows_of_shard(
+    checkpoints: Sequence[StateReader],
+    shard: Sequence[Piece],
+    centering: str,
+    coefficients: Float64[np.ndarray, "components checkpoints"],
+) -> tuple[list[NDArray[Any]], Float64[np.ndarray, " components"], Float64[np.ndarray, " components"]]:
+    """Returns the combinations for each piece, their sums of squares, and their elements of largest absolute value."""
+    count, dtypes = len(coefficients), checkpoints[-1].dtypes
+    combined = [np.empty((count, stop - start), direction_dtype(dtypes[name])) for name, start, stop in shard]
+    squares, largest = np.zeros(count), np.zeros(count)
+    with threadpool_limits(1, "blas"):
+        for block in difference_blocks(checkpoints, checkpoints[-1], shard):
+            rows = coefficients @ _centered(block.differences, centering)
+            combined[block.piece][:, block.place] = rows
+            for index, row in enumerate(rows):
+                squares[index] += row @ row
+                candidate = row[np.argmax(np.abs(row))]
+                if abs(candidate) > abs(largest[index]):
+                    largest[index] = candidate
+    return combined, squares, largest
 
 
 def _centered(rows: Float64[np.ndarray, "rows elements"], centering: str) -> Float64[np.ndarray, "rows elements"]:

@@ -15,7 +15,8 @@ from collectors.shapes import Float64, Int64
 from collectors.weights.safetensors_file import StateReader
 
 from ..errors import PlaneError
-from .directions import Direction
+from .directions import Direction, parts_of
+from .passes import HERE, Passes, Piece, added, shards_of
 
 # Of all checkpoints together, read at a time.
 _BLOCK_BYTES = 64 * 2**20
@@ -86,6 +87,7 @@ def project(
     directions: Sequence[Direction],
     space: WeightSpace,
     near: Float64[np.ndarray, "n dimension"] | None = None,
+    passes: Passes = HERE,
 ) -> Projection:
     """Projects checkpoints by least squares on one or two independent directions; the origin gets zeros.
 
@@ -93,7 +95,7 @@ def project(
     """
     coordinates = np.zeros((len(checkpoints), len(directions))) if near is None else near
     for _ in range(2 if near is None else 1):
-        sums = _summed(checkpoints, coordinates, origin, directions, space)
+        sums = _summed(checkpoints, coordinates, origin, directions, space, passes)
         norms = np.sqrt(np.diag(sums.gram))
         # Scaled to unit directions first: lengths that differ by many orders of magnitude must cost no digits.
         steps = np.linalg.solve(sums.gram / np.outer(norms, norms), (sums.products / norms).T).T / norms
@@ -130,13 +132,24 @@ def _summed(
     origin: StateReader,
     directions: Sequence[Direction],
     space: WeightSpace,
+    passes: Passes = HERE,
+) -> _Sums:
+    parts = [(shard, parts_of(directions, shard), coordinates) for shard in shards_of(space)]
+    return _Sums(*added(passes.each(_sums_of_shard, (checkpoints, origin), parts)))
+
+
+def _sums_of_shard(
+    readers: tuple[Sequence[StateReader], StateReader],  # the checkpoints and the origin
+    shard: Sequence[Piece],
+    parts: Sequence[Sequence[NDArray[Any]]],  # of the directions, for each piece of the shard
+    coordinates: Float64[np.ndarray, "n dimension"],
 ) -> _Sums:
     # The rests themselves are summed, not norms subtracted from each other, so that a checkpoint close to the plane
     # keeps its digits.
     count, dimension = coordinates.shape
     sums = _Sums(np.zeros(count), np.zeros(count), np.zeros((count, dimension)), np.zeros((dimension, dimension)))
-    for block in difference_blocks(checkpoints, origin, space):
-        rows, rest = _rows(directions, block), block.differences
+    for block in difference_blocks(*readers, shard):
+        rows, rest = block.of(parts), block.differences
         sums.norm[:] += np.einsum("ij,ij->i", rest, rest)
         rest -= coordinates @ rows
         sums.residual[:] += np.einsum("ij,ij->i", rest, rest)
@@ -170,29 +183,32 @@ def check_independent(norms: Sequence[float] | Float64[np.ndarray, " dimension"]
 
 
 class DifferenceBlock(NamedTuple):
-    """A piece of one tensor over all checkpoints."""
+    """Neighbouring elements of a shard's piece over all checkpoints."""
 
-    name: str  # the tensor
-    start: int  # the piece's first element in C order
-    stop: int  # one after its last
+    piece: int  # which of the shard
+    place: slice  # the elements, counted from the first one of the piece
     origin: Float64[np.ndarray, " elements"]  # the origin's values
     differences: Float64[np.ndarray, "checkpoints elements"]  # the checkpoints minus the origin
 
+    def of(self, parts: Sequence[Sequence[NDArray[Any]]]) -> Float64[np.ndarray, "dimension elements"]:
+        """Returns the same elements of directions, of which there is a part for each piece."""
+        return np.stack([part[self.place] for part in parts[self.piece]]).astype(np.float64)
+
 
 def difference_blocks(
-    checkpoints: Sequence[StateReader], origin: StateReader, space: WeightSpace
+    checkpoints: Sequence[StateReader], origin: StateReader, shard: Sequence[Piece]
 ) -> Iterator[DifferenceBlock]:
-    """Yields float64 differences to the origin in the network's order, as few elements as a processor's cache holds.
+    """Yields float64 differences to the origin in the shard's order, as few elements as a processor's cache holds.
 
     The next block takes the place of the one before.
     """
     step = max(_FEWEST_ELEMENTS, _BLOCK_BYTES // (8 * max(1, len(checkpoints))))
     # One for all: new memory from the system would take as long as the computation.
     panel = np.empty((len(checkpoints), _PANEL))
-    for tensor in space.trainable:
-        for start in range(0, tensor.size, step):
-            stop = min(start + step, tensor.size)
-            read = [_finite_block(reader, tensor.name, start, stop) for reader in (origin, *checkpoints)]
+    for number, piece in enumerate(shard):
+        for start in range(piece.start, piece.stop, step):
+            stop = min(start + step, piece.stop)
+            read = [_finite_block(reader, piece.name, start, stop) for reader in (origin, *checkpoints)]
             for first in range(0, stop - start, _PANEL):
                 base, *rows = (block[first : first + _PANEL] for block in read)
                 base = base.astype(np.float64)
@@ -200,7 +216,8 @@ def difference_blocks(
                 for difference, row in zip(differences, rows, strict=True):
                     # Converted while it is subtracted: a float64 copy of its own would cost as much as the reading.
                     np.subtract(row, base, out=difference)
-                yield DifferenceBlock(tensor.name, start + first, start + first + len(base), base, differences)
+                place = start - piece.start + first
+                yield DifferenceBlock(number, slice(place, place + len(base)), base, differences)
 
 
 def not_finite(label: str, name: str) -> CheckpointError:
@@ -215,8 +232,3 @@ def _finite_block(reader: StateReader, name: str, start: int, stop: int) -> NDAr
     if not np.isfinite(block).all():
         raise not_finite(reader.label, name)
     return block
-
-
-def _rows(directions: Sequence[Direction], block: DifferenceBlock) -> Float64[np.ndarray, "dimension elements"]:
-    part = slice(block.start, block.stop)
-    return np.stack([direction[block.name].reshape(-1)[part].astype(np.float64) for direction in directions])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from collectors.errors import LandscapeError
@@ -15,14 +16,19 @@ from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import Pool
 from workers.pools.first_call import FirstCall, space_before_devices
+from workers.pools.node_processes import NodeProcesses
 from workers.pools.open_pool import open_pool
+from workers.pools.ray_session import is_on_a_cluster
 from workers.users_code import warn_user
 
+from ..planes.passes import HERE, Passes
 from .identity import REMEDY
 from .options import OPTIONS
 from .run import Run
 
 _MEASURED = tuple(field.name for field in fields(MeasurementOptions))
+# From here on nodes save more than the half minute that they may take to begin: this process reads 50 MB a second.
+_LARGE_BYTES = 4 * 2**30
 _PLACED = ("device_ids", "devices_per_worker", "workers_per_device", "address", "sample_memory", "compile")
 
 
@@ -66,6 +72,17 @@ class Workers(contextlib.ExitStack):
                 self._space = self.pool.description.space
                 self._warn(f"callback_fn could be called by the workers, but not in a process of this machine: {error}")
         return self._space or self.pool.description.space
+
+    def passes(self, files: Sequence[Path]) -> contextlib.AbstractContextManager[Passes]:
+        """Returns who computes the passes over files of checkpoints: the nodes of a cluster where these are large."""
+        address = self._chosen.get("address")
+        is_large = bool(files) and sum(path.stat().st_size for path in files) >= _LARGE_BYTES
+        if not (is_large and is_on_a_cluster(address)):
+            return contextlib.nullcontext(HERE)
+        nodes = NodeProcesses(address, self._callback_fn, files)
+        if nodes:
+            self._run.say(f"planes are computed by {len(nodes)} processes on the cluster's nodes")
+        return nodes
 
     @functools.cached_property
     def pool(self) -> Pool:

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from collectors.networks.weight_space import State, WeightSpace
 from collectors.weights.safetensors_file import CheckpointFile
+from landscape.planes.passes import HERE
 from landscape.planes.pca import _gram_matrix, principal_directions
 
 
@@ -46,7 +47,7 @@ def main() -> None:
             file.sha256()  # from here on, the operating system holds the files
         both = seconds(lambda: principal_directions(files, space, centering="mean"), options.repeats)
         with threadpool_limits(1, "blas"):
-            gram = seconds(lambda: _gram_matrix(files, space, "none"), options.repeats)
+            gram = seconds(lambda: _gram_matrix(files, space, "none", HERE), options.repeats)
         default = seconds(lambda: principal_directions(files, space), options.repeats)
         found = principal_directions(files, space, centering="mean")
         matrix = stacked(files)

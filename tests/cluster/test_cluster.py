@@ -37,6 +37,9 @@ import numpy as np
 from collectors.files import places
 from collectors.weights.aligned import NetworkState
 from landscape import SummaryLandscape
+from landscape.planes import passes
+from landscape.record import workers as opening
+from workers.pools.node_processes import NodeProcesses
 
 run, project = sys.argv[2:4]
 sys.path.insert(0, project)
@@ -45,8 +48,15 @@ from my_training import callback_fn
 read, by_driver = NetworkState.__call__, []
 NetworkState.__call__ = lambda self: by_driver.append(self) or read(self)
 
+# Whatever the size of checkpoints, nodes compute passes over them, of shards of two weights.
+opening._LARGE_BYTES, passes._FEWEST_ELEMENTS = 0, 2
+each, on_nodes = NodeProcesses.each, []
+NodeProcesses.each = lambda self, function, shared, parts: (
+    on_nodes.append((function.__name__, len(self), len(parts))) or each(self, function, shared, parts))
+
 def measure(run, output, **cluster):
     by_driver.clear()
+    on_nodes.clear()
     (found,) = SummaryLandscape(run).gen_landscapes_with_multi_process(
         callback_fn, output=output, progress=False, **cluster)
     return found, len(by_driver)
@@ -57,12 +67,18 @@ places._COPIES_AT_MOST = 0
 fsspec.filesystem("memory").put(run + "/ckpt_dir", "/run/ckpt_dir", recursive=True)
 os.environ["RAY_ADDRESS"] = cluster.address
 unseen, sent = measure("memory://run", "unseen", device_ids=[0, 1], address="auto")
+assert not on_nodes
 seen, sent_of_seen = measure(run, "seen", device_ids=[0], address="auto")
+checkpoints = len(seen.checkpoints.number)
+assert on_nodes == [("sha256_of", 2, checkpoints), *((name, 2, 4) for name in (
+    "_gram_of_shard", "_rows_of_shard", "_sums_of_shard"))], on_nodes
 assert (unseen.report.workers, seen.report.workers) == (2, 1)
 assert not ray.is_initialized()
 del os.environ["RAY_ADDRESS"]
 here, all_of_them = measure(run, "here", device_ids=[0])
 assert (sent, sent_of_seen) == (all_of_them, 0), (sent, sent_of_seen, all_of_them)
+for name in ("x", "y", "residual", "norm"):
+    np.testing.assert_array_equal(getattr(seen.checkpoints, name), getattr(here.checkpoints, name))
 for there in (unseen, seen):
     assert there.attributes["identity"] == here.attributes["identity"]
     np.testing.assert_allclose(there.loss, here.loss, rtol=1e-6)

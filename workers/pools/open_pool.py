@@ -27,7 +27,7 @@ from .devices import (
 )
 from .in_process import InProcessPool
 from .placement import alive_nodes, free_devices, free_on_nodes
-from .ray_session import RaySession, ray_address, ray_is_asked_for, ray_is_running
+from .ray_session import RaySession, is_on_a_cluster, ray_is_asked_for
 
 
 def open_pool(
@@ -77,7 +77,7 @@ def where_it_runs(
     asked: tuple[int, ...] | None, layout: WorkerLayout, address: str | None
 ) -> tuple[str, tuple[int, ...], str]:
     """Returns ``DeviceReport.where``, the device ids of a run on this machine, and PyTorch's name of an Apple GPU."""
-    if ray_is_running() or ray_address(address) is not None:
+    if is_on_a_cluster(address):
         return "cluster", (), ""
     wants_ray = ray_is_asked_for(address)
     if asked is None and layout == WorkerLayout() and not wants_ray and not gpu_ids() and (apple := apple_gpu()):

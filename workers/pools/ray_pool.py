@@ -24,7 +24,7 @@ from .crew import Crew
 from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
 from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids, tell_why_the_cpu
 from .placement import alive_nodes, cluster_workers, cpu_slots, environment_probe, workers_on
-from .ray_session import RaySession, ray_address, ray_is_running
+from .ray_session import RaySession, is_on_a_cluster
 
 _LOOK_SECONDS = 1.0
 _NODES_SECONDS = 2.0
@@ -100,7 +100,7 @@ class RayPool(ActorPool):
         layout: WorkerLayout = WorkerLayout(),  # noqa: B008
         memory: SampleMemory = SampleMemory(),  # noqa: B008
     ) -> None:
-        is_elsewhere = ray_is_running() or ray_address(address) is not None
+        is_elsewhere = is_on_a_cluster(address)
         ids, gpus = ((), False) if is_elsewhere else (choose_devices(device_ids), bool(gpu_ids()))
         layout.check_devices(device_ids or ids)
         session = RaySession(

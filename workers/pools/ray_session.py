@@ -55,6 +55,11 @@ def ray_address(address: str | None) -> str | None:
     return None if address == "local" else address  # Ray's word for a private one
 
 
+def is_on_a_cluster(address: str | None) -> bool:
+    """Returns whether a run computes on a cluster, or on a Ray that this process has started itself."""
+    return ray_is_running() or ray_address(address) is not None
+
+
 def ray_is_asked_for(address: str | None) -> bool:
     """Returns whether somebody wants Ray also where nothing needs it: "local" names a private one."""
     return bool(address or os.environ.get("RAY_ADDRESS"))
