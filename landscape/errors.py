@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from itertools import dropwhile
 
 from collectors.errors import LandscapeError
 
 _MESSAGE_CHARACTERS = 300
+# Of an error of ours the text says all; of others the class says what went wrong.
+_OUR_CLASS = re.compile(r"^(collectors|workers|landscape)(\.\w+)+: ")
 
 DAMAGES = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What a reader meets in a damaged file, if nothing stops it before."""
@@ -64,7 +67,7 @@ def error_message(text: str) -> str:
     """Returns what was raised, of its traceback's text, in one line that is not too long."""
     innermost = text.rpartition("Traceback (most recent call last):\n")[-1]
     lines = list(dropwhile(lambda line: line.startswith(" "), innermost.splitlines()))
-    message = " ".join(" ".join(lines).split())
+    message = _OUR_CLASS.sub("", " ".join(" ".join(lines).split()))
     if len(message) > _MESSAGE_CHARACTERS:
         return f"{message[:_MESSAGE_CHARACTERS].rstrip()} ..."
     return message or "no text"

@@ -116,12 +116,12 @@ def check(run_directory: RunDirectory, *, function: str, as_json: bool, **option
     kind=RunCurvatureOptions,
     called={
         "summary_dir": "RUN_DIRECTORY",
-        "density_probes": "--density (random starts)",
+        "density_probes": "--density (probes)",
         "density_steps": "--density (products of each)",
     },
     table={
         "numbers": Option(None, help="Checkpoints such as 0,5,20, or 0-20 for all from 0 to 20; all when absent."),
-        "density": Option(None, help="Measure the density of all eigenvalues: random starts x products of each, such "
+        "density": Option(None, help="Measure the density of all eigenvalues: probes x products of each, such "
             "as 4x40."),
         "output": replace(OUTPUT, help="Directory of the curvature file."),
     },
@@ -141,7 +141,7 @@ def curvature(
     run, called = SummaryLandscape(run_directory), load_function(function)
     chosen = None if numbers is None else numbers_of("--numbers", numbers, run_directory)
     if density is not None:
-        expected = "random starts x products of each, such as 4x40"
+        expected = "probes x products of each, such as 4x40"
         starts = numbers_between("x", "--density", density, expected, int, (2,))
         options["density_probes"], options["density_steps"] = starts
     found = run.gen_curvature(called, chosen, **options)

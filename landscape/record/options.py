@@ -300,8 +300,8 @@ _OF_CURVATURE: Mapping[str, Option] = {
         "Gauss-Newton matrix, which is never negative for a loss that is convex in the network's outputs."),
     "trace_probes": Option(10, at_least(0), "products for the trace (the sum of all eigenvalues) and its 95 % "
         "interval, beside the eigenvalues; 0 measures none.", flags=("--trace",)),
-    "density_probes": Option(0, at_least(0), "random starts for the density of all eigenvalues; 0 measures none."),
-    "density_steps": Option(40, at_least(1), "products for each of these starts."),
+    "density_probes": Option(0, at_least(0), "random probes for the density of all eigenvalues; 0 measures none."),
+    "density_steps": Option(40, at_least(1), "products for each of these probes."),
     "max_products": Option(200, at_least(1), "products for one search for eigenvalues. What has not converged by then "
         "is marked, and its residual says how well it is known."),
     "keep_vectors": Option(False, check_bool, "whether eigenvectors are kept, with the weights, in a file for each set "

@@ -14,6 +14,7 @@ from landscape_examples import build as build_hard
 from PIL import Image
 from who_is_there import with_runs
 
+from landscape.errors import PlaneError
 from landscape.exchange import export_landscape
 from landscape.facts import failures, summary_text
 from landscape.figures import plot_contour
@@ -220,6 +221,10 @@ def long_error():
     raise RuntimeError("x" * 1000)
 
 
+def our_error():
+    raise PlaneError("no plane. Give another one.")
+
+
 def syntax_error():
     compile("a b", "user.py", "exec")
 
@@ -231,6 +236,7 @@ def syntax_error():
         (error_with_a_cause, "ValueError: the shapes differ: weight (2, 3) bias (4) See the docs."),
         (long_error, f"RuntimeError: {'x' * 286} ..."),
         (syntax_error, "SyntaxError: invalid syntax"),
+        (our_error, "no plane. Give another one."),
     ],
 )
 def test_the_message_of_a_traceback(failing, message):

@@ -56,7 +56,7 @@ def test_a_curvature_is_what_is_typed():
 
 
 def test_what_cannot_be_typed_of_a_curvature():
-    expected = r"^--density must be random starts x products of each, such as 4x40, but got '4'\.$"
+    expected = r"^--density must be probes x products of each, such as 4x40, but got '4'\.$"
     with pytest.raises(ValueError, match=expected):
         invoke("curvature", "run_1", *QUICK, "--density", "4")
     with pytest.raises(ValueError, match="--numbers must be whole numbers"):

@@ -310,7 +310,7 @@ def test_what_differs_from_a_file_has_the_names_of_the_options_each_once():
     lines = str(caught.value).splitlines()[1:]
     assert lines == [
         "  --bottom: the file has 1, this run 0",
-        "  --density (random starts): the file has 2, this run 0",
+        "  --density (probes): the file has 2, this run 0",
         "  --density (products of each): the file has 10, this run nothing",
         "  --top: the file has 2, this run 3",
         "Pass --overwrite to measure it anew, or another --output to keep both.",
