@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from collectors.weights.safetensors_file import file_sha256
 
 _MOST_SHARDS = 64
 # Fewer would take less time than sending them.
-_FEWEST_ELEMENTS = 2**22
+_FEWEST_ELEMENTS = 2**20
 
 
 class Piece(NamedTuple):
@@ -30,7 +31,8 @@ def shards_of(space: WeightSpace) -> list[list[Piece]]:
 
     So sums over them, added part by part, are the same bits whoever computes the parts.
     """
-    size = max(_FEWEST_ELEMENTS, -(-space.dimension // _MOST_SHARDS))
+    count = min(_MOST_SHARDS, math.ceil(space.dimension / _FEWEST_ELEMENTS))
+    size = math.ceil(space.dimension / max(1, count))
     shards: list[list[Piece]] = [[]]
     room = size
     for tensor in space.trainable:

@@ -30,15 +30,16 @@ class NodeProcesses(contextlib.ExitStack):
             ray = self.enter_context(RaySession(address, slots=0, runtime_env=code)).ray
             self._actors = RayActors(ray)
             affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-            # One of each node in turn, so that few parts are on many nodes.
+            # One of each node in turn, so that few parts are on many nodes; this process is busy, its node comes last.
+            here = ray.get_runtime_context().get_node_id()
             places = sorted(
-                (place, node)
+                (place, node == here, node)
                 for node, facts in alive_nodes(ray).items()
                 for place in range(min(_MOST_ON_A_NODE, int(facts["Resources"].get("CPU", 0))))
             )
             started = [
                 self._actors.start(NodeProcess, (), {"num_cpus": 0, "scheduling_strategy": affinity(node, soft=False)})
-                for _, node in places
+                for *_, node in places
             ]
             for process in started:
                 self.callback(self._actors.kill, process)
