@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import RunDirectoryError
 from ..files.places import check_can_be_directory, check_directory, has_lost_slashes, with_slashes
 from ..files.remote_path import RemotePath
 from ..networks.readers import as_watched
+from ..process_rank import is_first_rank
+from ..run_directory.directory import CHECKPOINT_FOLDER, METADATA_NAME
 from ..run_directory.existing_run import EXISTING
+from ..run_directory.metadata import RunMetadata
 from ..run_directory.settings import LandscapeSettings
 from ..run_directory.writer import Snapshots
 from ..validation import check_bool, check_choice, check_int, wrong_type
@@ -146,7 +151,7 @@ class SummaryCollector(CollectingCallback):
         *,
         steps_per_epoch: int | None = None,
         start_epoch: int = 0,
-        start_step: int = 0,
+        start_step: int | None = None,
         optimizer: object = None,
         epochs: int | None = None,
     ) -> WatchedTraining:
@@ -167,7 +172,8 @@ class SummaryCollector(CollectingCallback):
                 parameters (see ``collectors.jax``).
             steps_per_epoch: if it is known; otherwise it is counted in the first epoch.
             start_epoch: epochs already done, after a resume.
-            start_step: steps already done, after a resume.
+            start_step: steps already done, after a resume; None takes ``start_epoch`` times ``steps_per_epoch``, or
+                times the steps of an epoch that the run directory knows.
             optimizer: has its learning rate recorded, and histograms of the parameters that it moves; without it, of
                 those that are trained.
             epochs: how many there will be in all, if that is known; with ``steps_per_epoch`` it spreads the records
@@ -175,20 +181,16 @@ class SummaryCollector(CollectingCallback):
 
         Raises:
             TypeError: an argument has the wrong type; for the network, on entering.
-            ValueError: an argument has a wrong value.
+            ValueError: an argument has a wrong value, or nobody knows how many steps ``start_epoch`` epochs had.
             RunDirectoryError: on entering, when the directory already holds a run that may not be touched, another
                 training writes there, or it is a URL where nothing can be written.
             CheckpointWriteError: from ``step``, ``end_epoch`` or on leaving, when a checkpoint could not be written.
         """
         optional_positive("steps_per_epoch", steps_per_epoch)
         check_int("start_epoch", start_epoch, minimum=0)
+        if start_step is None:
+            start_step = self._steps_of(start_epoch, steps_per_epoch)
         check_int("start_step", start_step, minimum=0)
-        if start_epoch and not start_step and self.counts_steps:
-            # A resume from step 0 would drop all checkpoints of the earlier part.
-            raise ValueError(
-                f"start_step must be given with start_epoch={start_epoch}, because checkpoints are numbered by steps; "
-                "it is the number of steps already done."
-            )
         optional_positive("epochs", epochs)
         if optimizer is not None and not isinstance(getattr(optimizer, "param_groups", None), list):
             raise wrong_type("optimizer", "an optimizer with param_groups, as PyTorch's are, or None", optimizer)
@@ -204,6 +206,19 @@ class SummaryCollector(CollectingCallback):
                 "cur_step_num": start_step,
             },
         )
+
+    def _steps_of(self, epochs: int, steps_per_epoch: int | None) -> int:
+        """Returns how many steps the epochs before a resume had; 0 where that does not matter."""
+        if epochs and steps_per_epoch is None and self._existing == "resume":
+            with contextlib.suppress(RunDirectoryError):
+                steps_per_epoch = RunMetadata.load(self._summary_dir / CHECKPOINT_FOLDER / METADATA_NAME).step_per_epoch
+        if epochs and steps_per_epoch is None and is_first_rank() and (self.counts_steps or self._plan is not None):
+            # A resume from step 0 would drop checkpoints of the earlier part, or its records.
+            raise ValueError(
+                f"start_step must be given with start_epoch={epochs}, because steps are counted, and it is not known "
+                "how many an epoch has; it is the number of steps already done. Or give steps_per_epoch."
+            )
+        return epochs * (steps_per_epoch or 0)
 
     def snapshot(self, number: int, arrays: Mapping[str, np.ndarray[Any, Any]], *, network: str = "arrays") -> None:
         """Saves named arrays as a checkpoint, where its number is asked for; for trainers that we do not know.

@@ -1,3 +1,4 @@
+import contextlib
 import inspect
 import json
 import warnings
@@ -13,6 +14,7 @@ from collectors import Callback, Model, SummaryCollector
 from collectors.networks.readers import describe_network
 from collectors.recording.trainer_collector import TrainerCollector
 from collectors.run_directory import RunDirectory
+from collectors.summary.recorded_values import recorded_training
 
 
 def same(one, other):
@@ -350,6 +352,35 @@ def test_steps_per_epoch_are_learnt_from_the_first_whole_epoch(tmp_path):
                 run.step()
             run.end_epoch()
     assert RunDirectory(tmp_path).metadata.step_per_epoch == 3
+    assert sorted(RunDirectory(tmp_path).metadata.files) == [12, 13, 14]
+
+
+@pytest.mark.filterwarnings("ignore:training ended at epoch 2")
+def test_steps_before_a_resume_are_those_that_the_run_directory_knows(tmp_path):
+    """Records of the second part come after those of the first one, not in their place."""
+    for start, more in ((0, {}), (2, {"existing": "resume"})):
+        with (
+            SummaryCollector(tmp_path, 1, collect_landscape={"intervals": [range(4)], "unit": "epoch"}, **more).watch(
+                SmallNetwork(), start_epoch=start
+            ) as run,
+            contextlib.suppress(KeyboardInterrupt),
+        ):
+            for epoch in range(start, 4):
+                for step in range(4):
+                    run.step(torch.tensor(4.0 * epoch + step + 1))
+                run.end_epoch()
+                if not start and epoch == 1:
+                    raise KeyboardInterrupt
+    assert recorded_training(tmp_path).losses == {step: float(step) for step in range(1, 17)}
+
+
+@pytest.mark.parametrize("options", [{}, {"steps_per_epoch": 5}])
+def test_the_epoch_of_a_resume_is_saved(tmp_path, options):
+    collector = collecting(tmp_path, range(12, 15), unit="epoch", keep_default_action=False)
+    with collector.watch(SmallNetwork(), start_epoch=12, **options) as run:
+        for _ in range(2):
+            run.step()
+            run.end_epoch()
     assert sorted(RunDirectory(tmp_path).metadata.files) == [12, 13, 14]
 
 
