@@ -112,7 +112,8 @@ def check_can_be_directory(name: str, path: Path, *, writable: bool = False) -> 
     existing = next(part for part in (path, *path.parents) if os.path.lexists(part))
     with naming(path):
         if not existing.is_dir():
-            raise NotADirectoryError(f"{name} must be a directory, but {existing} is a file; choose another path.")
+            what = "a file" if existing.exists() else "a link to what is not there"
+            raise NotADirectoryError(f"{name} must be a directory, but {existing} is {what}; choose another path.")
     effective = os.access in os.supports_effective_ids
     if writable and not os.access(existing, os.W_OK | os.X_OK, effective_ids=effective):
         raise PermissionError(

@@ -22,7 +22,7 @@ from .forward import Forward, LossFunction, check_dataset, dataset_length, to_de
 from .loop import FitEvaluation, evaluate, run, train_epochs
 from .loss_scale import LossScale
 from .metrics import named_metrics
-from .update import ClipGradients, OptimizerUpdate
+from .update import ClipGradients, OptimizerUpdate, calls_for_closure
 
 Callbacks = Callback | Sequence[Callback] | None
 ResumeFrom = Checkpoint | str | os.PathLike[str] | None
@@ -92,6 +92,10 @@ class Model:
         self.loss_fn = loss_fn
         expected = "a torch.optim.Optimizer or None"
         self.optimizer = check_instance("optimizer", optimizer, torch.optim.Optimizer | None, expected)
+        if optimizer is not None and calls_for_closure(optimizer):
+            raise wrong_type(
+                "optimizer", "one whose step needs no closure; train with it in a loop of your own", optimizer
+            )
         self.metrics = named_metrics(metrics)
         self._amp_level = check_choice("amp_level", amp_level, ("O0", "O2", "O3", "auto"))
         expected = "a FixedLossScaleManager, a DynamicLossScaleManager, a torch.amp.GradScaler or None"

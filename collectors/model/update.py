@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,6 +17,12 @@ class WatchesLoss(Protocol):
 
     def watch_loss(self, scaler: torch.amp.GradScaler, loss_is_sum: bool) -> None: ...
     def gradients_multiplied(self, factor: float) -> None: ...
+
+
+def calls_for_closure(optimizer: torch.optim.Optimizer) -> bool:
+    """Returns whether a step computes the loss itself, several times, as that of LBFGS does."""
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 class OptimizerUpdate:

@@ -9,10 +9,10 @@ from typing import Any
 
 
 def call_network(network: Callable[..., Any], inputs: Any) -> Any:
-    """Calls a network on a batch's inputs: a dict as keywords, a tuple or list as positions."""
+    """Calls a network on a batch's inputs: a dict as keywords, a tuple or list (but no packed one) as positions."""
     if isinstance(inputs, Mapping):
         return network(**inputs)
-    if isinstance(inputs, tuple | list):
+    if isinstance(inputs, tuple | list) and not is_packed(inputs):
         return network(*inputs)
     return network(inputs)
 
@@ -54,6 +54,12 @@ def is_graph(value: object) -> bool:
     return module is not None and isinstance(value, module.BaseData)
 
 
+def is_packed(value: object) -> bool:
+    """Returns whether a value is what PyTorch makes of sequences of other lengths for its recurrent layers."""
+    module = sys.modules.get("torch.nn.utils.rnn")
+    return module is not None and isinstance(value, module.PackedSequence)
+
+
 def mapping_like(model: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
     # A batch may be a dictionary with attributes (BatchEncoding of Transformers), which networks use.
     if type(model) is dict or not isinstance(model, MutableMapping):
@@ -70,6 +76,8 @@ def tuple_like(model: Sequence[Any], items: list[Any]) -> Any:
 
 def sample_count(inputs: Any, targets: Any) -> int:
     """Returns a batch's number of samples: the first axis of its first tensor, else array, that has one, else 1."""
+    if is_packed(inputs):
+        return int(inputs.batch_sizes[0])
     torch = sys.modules.get("torch")
     found = [leaf for leaf in leaves((inputs, targets)) if len(getattr(leaf, "shape", ()))]
     if torch is not None:

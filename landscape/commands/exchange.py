@@ -16,7 +16,7 @@ from ..record.option import Option
 from ..record.options import OPTIONS
 from ..record.whole_file import fetched_once, kind_of, path_of
 from ..replacing import check_no_input
-from .arguments import check_left_out, integers, load_function, needed, options_named
+from .arguments import as_typed, check_left_out, integers, load_function, needed, options_named
 from .measure import curvature
 from .next_steps import steps_of, steps_text
 from .options import OUTPUT, WORKER_OPTIONS, with_options
@@ -186,7 +186,7 @@ def _import_checkpoints(files: Sequence[str], output: str, overwrite: bool, opti
             network=None if function is None else FirstCall(load_function(function)).network(),
             network_name="network" if name is None else name,
             existing="overwrite" if overwrite else "error",
-            report=typer.echo,
+            report=lambda text: typer.echo(as_typed(text)),
         )
     typer.echo(f"{run.path}: {run.settings.unit}s {sorted(run.metadata.files)}")
 

@@ -149,16 +149,21 @@ def what_shows(answer: Answer) -> str:
 
 
 def _spread_lines(means: list[RecipeMean], directions: int) -> list[str]:
+    """Returns of each recipe how much its networks differ, and how much of that is which directions were drawn."""
     measured = [item for item in means if not math.isnan(item.spread) and not math.isnan(item.direction_spread)]
-    if not measured:
-        return []
-    networks, lines = (np.mean([getattr(item, name) for item in measured]) for name in ("spread", "direction_spread"))
-    text = f"spread between networks {networks:.3g}, between the directions of one network {lines:.3g}."
-    needed = [item.directions_needed for item in measured if item.directions_needed is not None]
-    if len(needed) == len(measured):
-        drawn = f"With {max(needed)} direction{'' if max(needed) == 1 else 's'}"
-        return [f"{text} {drawn}, a tenth of the spread between networks would come from which directions are drawn."]
     return [
-        f"{text} Most of the spread between networks comes from which {directions} directions were drawn: more "
-        "directions make the intervals shorter."
+        f"{item.recipe}: spread between networks {item.spread:.3g}, between the directions of one network "
+        f"{item.direction_spread:.3g}. {_from_directions(item.directions_needed, directions)}"
+        for item in measured
     ]
+
+
+def _from_directions(needed: int | None, directions: int) -> str:
+    if needed is None:
+        return (
+            f"Most of the spread between networks comes from which {directions} directions were drawn: more directions "
+            "make the interval shorter."
+        )
+    if needed <= directions:
+        return "At most a tenth of the spread between networks comes from which directions were drawn."
+    return f"With {needed} directions, a tenth of the spread between networks would come from which are drawn."

@@ -74,7 +74,9 @@ class _Check:
             self._result = FirstCall(self._callback_fn)()
         description = self._measured.description
         if lost := [number for number in self._numbers if number > self._measured.last]:
-            self.facts.append(Fact("checkpoint", f"the weights are not finite at {unit}s {some_names(lost)}."))
+            seen = f"the weights are not finite at {unit}{'s' * (len(lost) > 1)} {some_names(lost)}."
+            remedy = "leave them out (end the interval before), or train again where it diverged."
+            self.findings.append(Finding("checkpoint", seen, "weights through which a plane can go.", remedy))
         self.facts += network_facts(description.space, self._chosen["buffers"])
         self.facts += sample_facts(self._measured, self._result)
         matches = [(text, _BROADCAST.match(text)) for text in said]

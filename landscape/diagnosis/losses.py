@@ -102,7 +102,8 @@ class LossCheck:
         steps_of, logged = self._steps_of, self.training.losses
         if not steps_of:
             return
-        lost = [number for number, loss in next(iter(measured.losses.values())).items() if not math.isfinite(loss.mean)]
+        losses = next(iter(measured.losses.values())).items()
+        lost = [number for number, loss in losses if number <= measured.last and not math.isfinite(loss.mean)]
         for number in lost:
             place = number * steps_of
             around = sorted(logged, key=lambda step: abs(step - 1 - place))[:_AROUND]

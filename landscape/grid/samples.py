@@ -104,6 +104,11 @@ class KeptLosses:
         places = [place if isinstance(place, tuple) else (place,) for place in (first, second)]
         return self._paired(*(self.at(*place) for place in places))
 
+    @property
+    def counted(self) -> Bool[np.ndarray, " samples"]:
+        """Which samples count; the loss of others, of an ignored target for instance, is NaN."""
+        return np.ones(self.count, bool) if self.weights is None else self.weights > 0
+
     def paired_errors(self, other: KeptLosses) -> Float64[np.ndarray, "*grid"]:
         """Returns the standard error of this loss minus another of the same samples; NaN where either is missing."""
         found = np.full(math.prod(self.shape), np.nan)
@@ -115,7 +120,7 @@ class KeptLosses:
     def _paired(self, first: NDArray[np.float32], second: NDArray[np.float32]) -> tuple[float, float]:
         weights = np.ones(self.count) if self.weights is None else self.weights
         with np.errstate(invalid="ignore"):
-            gaps = np.where(weights > 0, first.astype(np.float64) - second, 0.0)
+            gaps = np.where(self.counted, first.astype(np.float64) - second, 0.0)
         _, difference, error = mean_and_stderr(gaps * weights, weights, "sum" if self.is_sum else "mean")
         return float(difference), float(error)
 

@@ -245,21 +245,21 @@ def _bends(bottom: LandscapeData) -> list[_Bend]:
     names = list(bottom.kept_samples)
     for place, (name, kept) in enumerate(bottom.kept_samples.items()):
         losses, main = (np.asarray(evidence.arrays[f"samples/{one}/loss"], np.float64) for one in (name, names[0]))
-        if place and np.array_equal(losses, main):
+        if place and np.array_equal(losses, main, equal_nan=True):
             continue  # the same samples once more confirm nothing
+        counted = kept.counted
         bend, places = "(loss[0] - 2 * loss[1] + loss[2]) / x[2] ** 2", {"loss": f"samples/{name}/loss", "x": "x"}
-        samples = replace(evidence, samples={"": kept.count})
+        samples = replace(evidence, samples={"": (count := int(counted.sum()))})
         if kept.is_sum:
-            number = samples.mean(f"({bend}).sum()", f"({bend}).std(ddof=1) * sqrt({kept.count})", **places)
+            number = samples.mean(f"({bend}).sum()", f"({bend}).std(ddof=1) * sqrt({count})", **places)
         elif kept.weights is None:
-            number = samples.mean(f"({bend}).mean()", f"({bend}).std(ddof=1) / sqrt({kept.count})", **places)
+            number = samples.mean(f"({bend}).mean()", f"({bend}).std(ddof=1) / sqrt({count})", **places)
         else:
-            mean = f"(({bend}) * weight).sum() / weight.sum()"
-            spread = f"((({bend} - {mean}) * weight) ** 2).sum()"
-            error = f"sqrt({spread} * {kept.count} / {kept.count - 1 or 1}) / weight.sum()"
+            mean = f"nansum({bend} * weight) / weight.sum()"
+            error = f"sqrt(nansum((({bend} - {mean}) * weight) ** 2) * {count} / {count - 1 or 1}) / weight.sum()"
             number = samples.mean(mean, error, **places, weight=f"samples/{name}/weight")
-        words = f"{kept.count:,} samples" + (f" of {name}" if place else "")
-        each = (losses[0] - 2 * losses[1] + losses[2]) / bottom.x[2] ** 2
+        words = f"{count:,} samples" + (f" of {name}" if place else "")
+        each = ((losses[0] - 2 * losses[1] + losses[2]) / bottom.x[2] ** 2)[counted]
         most = np.abs(each).sum() if kept.is_sum else np.abs(each).max()
         bends.append(_Bend(words, number, float(most), too_few(each)))
     return bends

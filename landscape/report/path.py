@@ -129,7 +129,7 @@ def _too_few(evidence: Evidence, end: LandscapeData | None, pair: tuple[str, str
     if kept and kept[0].is_sum and kept[0].count != kept[1].count:
         counts = [f"{item.count:,} of {name}" for item, name in zip(kept, pair, strict=True)]
         return f"the losses are sums over samples, {' and '.join(counts)}"
-    losses = [item.at(1).astype(np.float64) for item in kept]
+    losses = [item.at(1)[item.counted].astype(np.float64) for item in kept]
     if not losses or not all(np.isfinite(one).all() for one in losses):
         known = [count for count in (evidence.samples.get(place) for place in (pair[0], "")) if count is not None]
         return next(filter(None, map(few_samples, known)), "")

@@ -26,7 +26,8 @@ _EXACT = 1e-9  # an interval that is narrower than this share of its number is b
 _NARROW = 0.005  # an interval that is narrower than this share of its number is written behind ±
 NEGLIGIBLE = 1e-5  # a share below which its digits say nothing
 _FUNCTIONS = {
-    name: getattr(np, name) for name in ("abs", "hypot", "isfinite", "maximum", "nanmax", "nanmin", "nanmean", "sqrt")
+    name: getattr(np, name)
+    for name in ("abs", "hypot", "isfinite", "maximum", "nanmax", "nanmin", "nanmean", "nansum", "sqrt")
 }
 
 

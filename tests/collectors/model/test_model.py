@@ -681,6 +681,7 @@ def test_sinks_warn_and_change_nothing(mode):
         ({"network": nn.Linear}, TypeError, r"network must be a torch\.nn\.Module, but got type"),
         ({"loss_fn": 3}, TypeError, r"loss_fn must be a function \(an object, not its class\) or None, but got int"),
         ({"optimizer": torch.optim.SGD}, TypeError, r"optimizer must be a torch.optim.Optimizer or None, but got type"),
+        ({"optimizer": torch.optim.LBFGS([nn.Parameter(torch.ones(1))])}, TypeError, "step needs no closure; train wi"),
         ({"metrics": "acc"}, TypeError, "metrics must be a dict of metrics, or a set or list of torchmetrics objects"),
         ({"metrics": {3: accuracy}}, TypeError, "a key of metrics must be a str"),
         ({"metrics": {"a": 3}}, TypeError, r"metrics\['a'\] must be a torchmetrics object, a function of"),
@@ -797,3 +798,21 @@ def test_warnings_name_the_line_of_the_user(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(WARNED)
     assert run_python(script).strip() == "2 {(True, 14)}"
+
+
+def test_packed_sequences_are_one_argument():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.GRU(3, 2)
+
+        def forward(self, sequences):
+            return self.layer(sequences)[1][0]
+
+    packed = nn.utils.rnn.pack_sequence([torch.ones(4, 3), torch.ones(2, 3)])
+    network = Recurrent()
+    model = Model(network, nn.functional.mse_loss, torch.optim.SGD(network.parameters(), lr=0.1))
+    before = network.layer.weight_hh_l0.detach().clone()
+    model.train(1, [(packed, torch.zeros(2, 2))])
+    assert not torch.equal(before, network.layer.weight_hh_l0)
+    assert sample_count(packed, torch.zeros(2, 2)) == 2

@@ -461,3 +461,9 @@ def test_wrong_arguments(tmp_path, arguments, error, match):
     with pytest.raises(error, match=match):
         SummaryCollector(**{"summary_dir": tmp_path / "run", **arguments})
     assert names(tmp_path) == []
+
+
+def test_a_link_to_nothing_is_no_file(tmp_path):
+    (tmp_path / "run").symlink_to("nowhere")
+    with pytest.raises(NotADirectoryError, match="run is a link to what is not there; choose another path"):
+        collecting(tmp_path / "run", range(3))

@@ -13,6 +13,8 @@ from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.weights.aligned import align, as_reader
 from landscape import MeasurementPlan
+from landscape.comparison.comparison import Comparison
+from landscape.comparison.data import ComparisonData
 from landscape.functions import compare, trace_by_lines
 from landscape.planes.directions import random_direction
 from workers.errors import NondeterministicLossError
@@ -134,6 +136,23 @@ def test_pairs_of_the_same_seed_and_three_recipes(small_batches, large_batches):
     assert {second.method, third.method} == {"Welch's t"}
     assert max(answer.confidence for answer in found.table()) > 0.95
     assert "corrected for 3 pairs" in found.summary()
+
+
+def test_how_much_of_a_spread_comes_from_the_directions_is_said_of_each_recipe(recipes):
+    """Networks of the first recipe differ by 1, those of the second by their directions alone."""
+    found = measure({name: own[:2] for name, own in recipes.items()})
+    loss, noise = np.zeros(found.loss.shape), np.random.default_rng(1).normal(0, 0.01, found.loss.shape[:2])
+    loss[:, :, [0, -1]] = np.array([1.0, 2.0, 1.0, 1.0])[:, None, None] + noise[..., None]
+    columns = {name: getattr(found, name) for name in ComparisonData.schema.columns}
+    found = Comparison(ComparisonData({**columns, "loss": loss}, attributes=found.attributes))
+    first, second = found.summary().splitlines()[-2:]
+    one, other = found.attributes["recipes"]
+    assert first.startswith(f"{one}: spread between networks 0.7")
+    assert first.endswith("At most a tenth of the spread between networks comes from which directions were drawn.")
+    assert second.startswith(f"{other}: spread between networks 0.00")
+    assert second.endswith(
+        "With 113 directions, a tenth of the spread between networks would come from which are drawn."
+    )
 
 
 def test_two_networks_answer_for_themselves_alone(recipes):

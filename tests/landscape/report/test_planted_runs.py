@@ -6,7 +6,21 @@ import re
 import numpy as np
 import pytest
 import torch
-from planted_runs import Point, Surface, answers, bowl, moves, of_numbers, spiral, train, turned, two_sets
+from planted_runs import (
+    Point,
+    Surface,
+    answers,
+    bowl,
+    checked_answers,
+    measuring_of,
+    moves,
+    of_numbers,
+    spiral,
+    train,
+    turned,
+    two_sets,
+)
+from torch import nn
 
 from landscape import SummaryLandscape
 
@@ -350,3 +364,33 @@ class Frozen(Point):
 def test_weights_that_are_not_trained_have_no_eigenvalues(tmp_path):
     report = report_on(tmp_path, np.full((5, 4), 1.5), Frozen)
     assert report.answers[2].verdict.startswith("the largest eigenvalue is 10")
+
+
+class Logits(Point):
+    """Three classes, of which the first has the logit zero."""
+
+    def forward(self, moves):
+        return nn.functional.pad(super().forward(moves), (1, 0))
+
+
+def test_targets_that_are_ignored_change_no_answer(tmp_path):
+    drawn, _ = moves(200, 2, spread=1.0)
+    targets = torch.from_numpy(np.random.default_rng(0).integers(0, 3, 200))
+    targets[::10] = -100
+    weight = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight], max_iter=100, tolerance_grad=1e-12, tolerance_change=1e-15)
+    loss = nn.CrossEntropyLoss()
+
+    def closure():
+        optimizer.zero_grad()
+        value = loss(nn.functional.pad(weight + drawn, (1, 0)), targets)
+        value.backward()
+        return value
+
+    optimizer.step(closure)
+    points = spiral(2, end=0.0) + weight.detach().numpy()
+    measuring = measuring_of(tmp_path, points, loss, (drawn, targets), Logits)
+    found = checked_answers(measuring, measuring.findings(None))
+    assert found["end"].verdict.startswith("a minimum on these 180 samples: the loss bends up in every direction")
+    lowest, bend = found["end"].statements[2].number, found["end"].statements[3].number
+    assert bend.low <= lowest.value <= bend.high
