@@ -192,7 +192,8 @@ def _place_text(landscape: LandscapeData, place: tuple[int, ...]) -> str:
         if landscape.geometry is None:
             return text
         along, across = landscape.geometry.distances(landscape.x[place[-1]], landscape.y[place[0]])
-        return f"{text} ({float(along):.3g} and {float(across):.3g} as distances)"
+        distances = f"{float(along):.3g} and {float(across):.3g}"
+        return text if distances == f"{x} and {landscape.y[place[0]]:.3g}" else f"{text} ({distances} as distances)"
     if landscape.attributes.get("decomposition") in ("path", "points"):
         first, last = ends_of(landscape)
         if landscape.x[place[-1]] in (0, 1):

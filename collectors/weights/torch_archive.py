@@ -31,7 +31,9 @@ MOST_VIEWS = 4
 _ELEMENT_TYPES = re.compile(
     r"bool|u?int(?:8|16|32|64)|float(?:16|32|64)|bfloat16|float8_(?:e4m3fn|e5m2|e4m3fnuz|e5m2fnuz|e8m0fnu)|complex(?:64|128)"
 )
-_NESTED_KEYS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "params", "weights", "state")
+_NESTED_KEYS = (
+    "state_dict", "model_state_dict", "model_state", "model", "module", "network", "net", "params", "weights", "state",
+)  # fmt: skip
 _TENSORS = (StoredTensor, UnreadableTensor, DividedTensor)
 _DEEPEST = 4
 
@@ -300,9 +302,13 @@ def find_tensors(path: Path, content: object) -> Mapping[str, Any]:
             "the file that holds those."
         )
     if found is None:
+        mappings = {key: value for key, value in content.items() if isinstance(key, str) and isinstance(value, Mapping)}
+        near = [key for key, value in mappings.items() if any(isinstance(item, _TENSORS) for item in value.values())]
+        remedy = f"Pass strip_prefix='{near[0][:80]}.' for those under {near[0][:80]!r}, or save" if near else "Save"
         raise CheckpointError(
             f"checkpoint {path} holds no tensors at its top level and none under the keys {list(_NESTED_KEYS)}; it has "
-            f"{[str(key)[:80] for key in content if isinstance(key, str)][:20]}. Save the state dict alone."
+            f"{[str(key)[:80] for key in content if isinstance(key, str)][:20]}. {remedy} the state dict "
+            "alone."
         )
     found = {name: item for name, item in found.items() if not (isinstance(name, str) and is_extra_state(name))}
     for name, item in found.items():

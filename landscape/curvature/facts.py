@@ -196,6 +196,9 @@ def _row(curvature: CurvatureData, row: int) -> str:
     for word, ends in (("eigenvalues", texts[:top]), ("lowest", texts[top:])):
         if ends:
             parts.append(f"{word} {', '.join([*ends[:_MOST_VALUES], *(['...'] if len(ends) > _MOST_VALUES else [])])}")
+        if word == "lowest" and len(ends) > 1:
+            negative = sum(value < 0 for value in values[top:])
+            parts[-1] += f" ({'all' if negative == len(ends) else negative} of these {len(ends)} negative)"
     if np.isfinite(curvature.trace[row]):
         low, high = curvature.trace_low[row], curvature.trace_high[row]
         known = np.isfinite([low, high]).all()

@@ -217,8 +217,8 @@ OPTIONS: Mapping[str, Option] = {
         "What is not measured by then is interpolated where enough is measured around it and pending elsewhere; the "
         "same call with the same ``output`` continues.", panel="Workers"),
     "limits": Option(None, check_limits, "where the grid begins and ends: the lowest and the highest coordinate of "
-        "both axes, or x0, x1, y0, y1. The plane's own axes are left out then.", help="Where the grid ends: "
-        "lowest,highest of both axes, or x0,x1,y0,y1.", panel="Grid"),
+        "both axes, or x0, x1, y0, y1. The plane's own axes are left out then.", help="Where the grid ends, in "
+        "lengths of the directions: lowest,highest of both axes, or x0,x1,y0,y1.", panel="Grid"),
     "margin": Option(None, check_margin, "how far the grid reaches beyond the path on each side, as a share of the "
         "path's range (0.2 by default). On planes without a path, as random ones are, it is a share of [-1, 1], and "
         "none by default.", typed=float | None, panel="Grid"),

@@ -368,9 +368,13 @@ NO_NAMES = "names are neither texts nor numbers, or are the same once written ou
         ({(1, 2): torch.ones(2), "b": torch.ones(2) + 1}, NO_NAMES),
         ({0: torch.ones(2), "0": torch.ones(2) + 1}, NO_NAMES),
         ({(1, 2): 3, "epoch": 1}, r"it has \['epoch'\]\. Save the state dict alone\."),
+        (
+            {"epoch": 1, "mine": {"w": torch.ones(2)}},
+            r"it has \['epoch', 'mine'\]\. Pass strip_prefix='mine\.' for those under 'mine', or save",
+        ),
         ({"a": torch.ones(1).expand(5)}, "repeat values of their storages; save contiguous copies of them"),
     ],
-    ids=["a name that is no text", "a name twice", "no tensors", "a repeated value"],
+    ids=["a name that is no text", "a name twice", "no tensors", "tensors under a key", "a repeated value"],
 )
 def test_what_is_refused_with_a_remedy(path, content, match):
     torch.save(content, path)
