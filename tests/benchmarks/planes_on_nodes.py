@@ -1,6 +1,6 @@
 """Planes of large models on a cluster: how nodes share the work, and that the bits are those of one process.
 
-Run it by hand: ``python tests/benchmarks/planes_on_nodes.py``. It writes a run of 20 checkpoints of 40 M float32
+Run it by hand: ``python tests/benchmarks/planes_on_nodes.py``. It writes a run of 40 checkpoints of 20 M float32
 parameters (3.2 GB), starts a Ray of three nodes on this machine and lays a plane, by the nodes and in this process.
 Goal: the largest share of one node in the plane's CPU seconds, those of this process included, is at most 0.42. The
 nodes share the cores of this machine, so the wall time says nothing of a cluster's.
@@ -60,8 +60,8 @@ def plane_by(passes: Passes, paths: Sequence[Path], space: WeightSpace) -> Plane
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--checkpoints", type=int, default=20)
-    parser.add_argument("--elements", type=int, default=40_000_000)
+    parser.add_argument("--checkpoints", type=int, default=40)
+    parser.add_argument("--elements", type=int, default=20_000_000)
     options = parser.parse_args()
     # The workers of a cluster step back behind all other programs, of which the calling process is one here.
     settings = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_worker_niceness": "0"}
