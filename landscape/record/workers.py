@@ -16,11 +16,11 @@ from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import Pool
 from workers.pools.first_call import FirstCall, space_before_devices
-from workers.pools.node_processes import NodeProcesses
 from workers.pools.open_pool import open_pool
 from workers.pools.ray_session import is_on_a_cluster
 from workers.users_code import warn_user
 
+from ..planes.node_processes import NodeProcesses
 from ..planes.passes import HERE, Passes
 from .identity import REMEDY
 from .options import OPTIONS

@@ -39,7 +39,7 @@ from collectors.weights.aligned import NetworkState
 from landscape import SummaryLandscape
 from landscape.planes import passes
 from landscape.record import workers as opening
-from workers.pools.node_processes import NodeProcesses
+from landscape.planes.node_processes import NodeProcesses
 
 run, project = sys.argv[2:4]
 sys.path.insert(0, project)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import closing_on_failure
-from ..users_code import warn_user
-from .actors import ActorDeathError, ActorTaskError
-from .placement import PLACEMENT_SECONDS, alive_nodes
-from .ray_pool import RayActors, code_of
-from .ray_session import RaySession
+from workers.errors import closing_on_failure
+from workers.pools.actors import ActorDeathError, ActorTaskError
+from workers.pools.placement import PLACEMENT_SECONDS, alive_nodes
+from workers.pools.ray_pool import RayActors, code_of
+from workers.pools.ray_session import RaySession
+from workers.users_code import warn_user
 
 # Reading a shared folder is soon the limit, and the nodes have other work.
 _MOST_ON_A_NODE = 4

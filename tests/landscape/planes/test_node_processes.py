@@ -9,11 +9,10 @@ import pytest
 from collectors.errors import CheckpointError
 from collectors.networks.weight_space import describe_arrays
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
-from landscape.planes import passes
+from landscape.planes import node_processes, passes
 from landscape.planes.from_checkpoints import plane_of_runs
 from landscape.planes.networks import checkpoints_of_run
-from workers.pools import node_processes
-from workers.pools.node_processes import NodeProcesses
+from landscape.planes.node_processes import NodeProcesses
 from workers.pools.ray_session import RaySession
 
 pytestmark = pytest.mark.slow
