@@ -336,7 +336,8 @@ def _read_run(
     space = workers.space
     # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
     numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
-    files = {} if others else run.safetensors_files(numbers)
+    spanning = dict.fromkeys(number for job in jobs if job.kind == "pca" for number in job.numbers)
+    files = {} if others else run.safetensors_files(spanning)
     with workers.passes(list(files.values())) as passes:
         if passes is not HERE:
             run.digests |= zip(files, passes.each(sha256_of, None, [(path,) for path in files.values()]), strict=True)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ..callbacks.callback_manager import Tell, silent
-from ..networks.batches import call_network
+from ..networks.batches import call_network, is_packed
 from ..validation import wrong_type
 
 LossFunction = Callable[[Any, Any], torch.Tensor]
@@ -167,6 +167,8 @@ def to_device(value: Any, device: torch.device) -> Any:
     """Returns the value with every tensor in it (also inside tuples, lists and dicts) on the device."""
     if isinstance(value, torch.Tensor):
         return value.to(device, non_blocking=True)
+    if is_packed(value):
+        return value.to(device)  # but for the batch sizes, which stay on the CPU
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(to_device(item, device) for item in value))
     if isinstance(value, tuple | list):

@@ -92,10 +92,6 @@ class Model:
         self.loss_fn = loss_fn
         expected = "a torch.optim.Optimizer or None"
         self.optimizer = check_instance("optimizer", optimizer, torch.optim.Optimizer | None, expected)
-        if optimizer is not None and calls_for_closure(optimizer):
-            raise wrong_type(
-                "optimizer", "one whose step needs no closure; train with it in a loop of your own", optimizer
-            )
         self.metrics = named_metrics(metrics)
         self._amp_level = check_choice("amp_level", amp_level, ("O0", "O2", "O3", "auto"))
         expected = "a FixedLossScaleManager, a DynamicLossScaleManager, a torch.amp.GradScaler or None"
@@ -287,6 +283,12 @@ class Model:
         if self.optimizer is None:
             raise ValueError(
                 "optimizer must be given to train, but is None. Pass it to Model(network, loss_fn, optimizer)."
+            )
+        if calls_for_closure(self.optimizer):
+            name = type(self.optimizer).__name__
+            raise TypeError(
+                f"optimizer must be one whose step needs no closure, but got {name}. Train with {name} in a loop of "
+                "your own, which SummaryCollector.watch can collect."
             )
         if self._scaler is None or (self._loss_scale is None and self._scaler.is_enabled() != forward.scales_loss):
             if isinstance(self._loss_scale, torch.amp.GradScaler):

@@ -21,7 +21,10 @@ class WatchesLoss(Protocol):
 
 def calls_for_closure(optimizer: torch.optim.Optimizer) -> bool:
     """Returns whether a step computes the loss itself, several times, as that of LBFGS does."""
-    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    try:
+        closure = inspect.signature(optimizer.step).parameters.get("closure")
+    except ValueError:  # a step that is written in another language
+        return False
     return closure is not None and closure.default is inspect.Parameter.empty
 
 

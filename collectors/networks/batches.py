@@ -76,8 +76,9 @@ def tuple_like(model: Sequence[Any], items: list[Any]) -> Any:
 
 def sample_count(inputs: Any, targets: Any) -> int:
     """Returns a batch's number of samples: the first axis of its first tensor, else array, that has one, else 1."""
-    if is_packed(inputs):
-        return int(inputs.batch_sizes[0])
+    parts = inputs if isinstance(inputs, tuple | list) and not is_packed(inputs) else [inputs]
+    if (packed := next(filter(is_packed, parts), None)) is not None:
+        return int(packed.batch_sizes[0])
     torch = sys.modules.get("torch")
     found = [leaf for leaf in leaves((inputs, targets)) if len(getattr(leaf, "shape", ()))]
     if torch is not None:

@@ -172,8 +172,8 @@ class SummaryCollector(CollectingCallback):
                 parameters (see ``collectors.jax``).
             steps_per_epoch: if it is known; otherwise it is counted in the first epoch.
             start_epoch: epochs already done, after a resume.
-            start_step: steps already done, after a resume; None takes ``start_epoch`` times ``steps_per_epoch``, or
-                times the steps of an epoch that the run directory knows.
+            start_step: steps already done, after a resume; None takes ``start_epoch`` times ``steps_per_epoch``, or,
+                where epochs number the checkpoints, times the steps that the run directory knows.
             optimizer: has its learning rate recorded, and histograms of the parameters that it moves; without it, of
                 those that are trained.
             epochs: how many there will be in all, if that is known; with ``steps_per_epoch`` it spreads the records
@@ -191,6 +191,9 @@ class SummaryCollector(CollectingCallback):
         if start_step is None:
             start_step = self._steps_of(start_epoch, steps_per_epoch)
         check_int("start_step", start_step, minimum=0)
+        if start_epoch and not start_step and self.counts_steps:
+            # A resume from step 0 would drop all checkpoints of the earlier part.
+            raise self._steps_unknown(start_epoch)
         optional_positive("epochs", epochs)
         if optimizer is not None and not isinstance(getattr(optimizer, "param_groups", None), list):
             raise wrong_type("optimizer", "an optimizer with param_groups, as PyTorch's are, or None", optimizer)
@@ -209,16 +212,19 @@ class SummaryCollector(CollectingCallback):
 
     def _steps_of(self, epochs: int, steps_per_epoch: int | None) -> int:
         """Returns how many steps the epochs before a resume had; 0 where that does not matter."""
-        if epochs and steps_per_epoch is None and self._existing == "resume":
+        # Where steps number the checkpoints, all ranks must agree, and some may not see the directory.
+        if epochs and steps_per_epoch is None and self._existing == "resume" and not self.counts_steps:
             with contextlib.suppress(RunDirectoryError):
                 steps_per_epoch = RunMetadata.load(self._summary_dir / CHECKPOINT_FOLDER / METADATA_NAME).step_per_epoch
-        if epochs and steps_per_epoch is None and is_first_rank() and (self.counts_steps or self._plan is not None):
-            # A resume from step 0 would drop checkpoints of the earlier part, or its records.
-            raise ValueError(
-                f"start_step must be given with start_epoch={epochs}, because steps are counted, and it is not known "
-                "how many an epoch has; it is the number of steps already done. Or give steps_per_epoch."
-            )
+        if epochs and steps_per_epoch is None and self._plan is not None and is_first_rank():
+            raise self._steps_unknown(epochs)
         return epochs * (steps_per_epoch or 0)
+
+    def _steps_unknown(self, epochs: int) -> ValueError:
+        return ValueError(
+            f"start_step must be given with start_epoch={epochs}, because steps are counted, and it is not known how "
+            "many an epoch has; it is the number of steps already done. Or give steps_per_epoch."
+        )
 
     def snapshot(self, number: int, arrays: Mapping[str, np.ndarray[Any, Any]], *, network: str = "arrays") -> None:
         """Saves named arrays as a checkpoint, where its number is asked for; for trainers that we do not know.

@@ -304,7 +304,7 @@ def find_tensors(path: Path, content: object) -> Mapping[str, Any]:
     if found is None:
         mappings = {key: value for key, value in content.items() if isinstance(key, str) and isinstance(value, Mapping)}
         near = [key for key, value in mappings.items() if any(isinstance(item, _TENSORS) for item in value.values())]
-        remedy = f"Pass strip_prefix='{near[0][:80]}.' for those under {near[0][:80]!r}, or save" if near else "Save"
+        remedy = f"`landscape convert --strip-prefix {near[0][:80]}.` reads those there; or save" if near else "Save"
         raise CheckpointError(
             f"checkpoint {path} holds no tensors at its top level and none under the keys {list(_NESTED_KEYS)}; it has "
             f"{[str(key)[:80] for key in content if isinstance(key, str)][:20]}. {remedy} the state dict "

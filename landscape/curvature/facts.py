@@ -196,8 +196,8 @@ def _row(curvature: CurvatureData, row: int) -> str:
     for word, ends in (("eigenvalues", texts[:top]), ("lowest", texts[top:])):
         if ends:
             parts.append(f"{word} {', '.join([*ends[:_MOST_VALUES], *(['...'] if len(ends) > _MOST_VALUES else [])])}")
-        if word == "lowest" and len(ends) > 1:
-            negative = sum(value < 0 for value in values[top:])
+        if word == "lowest" and len(ends) > 1 and np.isfinite(values[top:]).all():
+            negative = int((curvature.eigenvalues[row] < -curvature.residuals[row])[top:].sum())
             parts[-1] += f" ({'all' if negative == len(ends) else negative} of these {len(ends)} negative)"
     if np.isfinite(curvature.trace[row]):
         low, high = curvature.trace_low[row], curvature.trace_high[row]

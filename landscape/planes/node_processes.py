@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import os
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from workers.errors import closing_on_failure
-from workers.pools.actors import ActorDeathError, ActorTaskError
-from workers.pools.placement import PLACEMENT_SECONDS, alive_nodes
+from workers.pools.actors import ActorError
+from workers.pools.placement import PLACEMENT_SECONDS, alive_nodes, wait_for_environment
 from workers.pools.ray_pool import RayActors, code_of
 from workers.pools.ray_session import RaySession
 from workers.users_code import warn_user
 
+# Python may come from a slow shared folder.
+_START_SECONDS = 2 * PLACEMENT_SECONDS
 # Reading a shared folder is soon the limit, and the nodes have other work.
 _MOST_ON_A_NODE = 4
 
@@ -37,51 +40,56 @@ class NodeProcesses(contextlib.ExitStack):
                 for node, facts in alive_nodes(ray).items()
                 for place in range(min(_MOST_ON_A_NODE, int(facts["Resources"].get("CPU", 0))))
             )
-            started = [
-                self._actors.start(NodeProcess, (), {"num_cpus": 0, "scheduling_strategy": affinity(node, soft=False)})
-                for *_, node in places
-            ]
-            for process in started:
-                self.callback(self._actors.kill, process)
+            with contextlib.suppress(ActorError):  # which the workers' start will explain
+                wait_for_environment(self._actors, None)
+            started = []
+            for *_, node in places:
+                needs = {"num_cpus": 0, "scheduling_strategy": affinity(node, soft=False)}
+                started.append(self._actors.start(NodeProcess, (), needs))
+                self.callback(self._actors.kill, started[-1])
             self._processes = self._with_files(started, [path.absolute() for path in files])
 
     def __len__(self) -> int:
         return len(self._processes)
 
     def each(self, function: Callable[..., Any], shared: Any, parts: Sequence[Sequence[Any]]) -> Iterator[Any]:
-        """Yields ``function(shared, *part)`` for each part, in order; what a dead process had is computed here."""
-        stored, parts = self._actors.put(shared), list(parts)
-        while parts and self._processes:
-            turn, parts = parts[: len(self._processes)], parts[len(self._processes) :]
-            calls = [
-                (process, self._actors.call(process, "compute", function, stored, part))
-                for process, part in zip(self._processes, turn, strict=False)
-            ]
-            for (process, call), part in zip(calls, turn, strict=True):
-                try:
-                    (found,) = self._actors.get([call])
-                except ActorTaskError as error:
-                    raise error.cause from error
-                except ActorDeathError as error:
-                    self._processes.remove(process)
-                    warn_user(f"a process on a node of the cluster died, and its part is computed here: {error}")
-                    found = function(shared, *part)
-                yield found
-        yield from (function(shared, *part) for part in parts)
+        """Yields ``function(shared, *part)`` for each part, in order; what a process fails at is computed here."""
+        stored, waiting = self._actors.put(shared), collections.deque(parts)
+        calls: collections.deque[tuple[Any, Any, Sequence[Any]]] = collections.deque()
+
+        def give(process: Any) -> None:
+            if waiting:
+                part = waiting.popleft()
+                calls.append((process, self._actors.call(process, "compute", function, stored, part), part))
+
+        for process in self._processes:
+            give(process)
+        while calls:
+            process, call, part = calls.popleft()
+            try:
+                (found,) = self._actors.get([call])
+                give(process)
+            except ActorError as error:
+                self._processes.remove(process)
+                found = function(shared, *part)
+                warn_user(f"a process on a node of the cluster failed, and its part was computed here: {error}")
+            yield found
+            # Not held while the next one is waited for: a part may be as large as a 64th of a model.
+            del found, call
+        yield from (function(shared, *part) for part in waiting)
 
     def _with_files(self, started: Sequence[Any], files: Sequence[Path]) -> list[Any]:
-        """Returns the processes that have found the files as they are here."""
+        """Returns the processes that have found the files as they are here; the others end."""
         here = facts_of(files)
         asked = {self._actors.call(process, "compute", facts_of, files, ()): process for process in started}
-        came, late = self._actors.wait(list(asked), count=1) if asked else ([], [])
-        if late:
-            # Others of a cluster find their place, and install the run's environment, about as fast as the first one.
-            came += self._actors.wait(late, count=len(late), seconds=PLACEMENT_SECONDS)[0]
+        came, _ = self._actors.wait(list(asked), count=len(asked), seconds=_START_SECONDS) if asked else ([], [])
         able = []
         for call, process in asked.items():
-            with contextlib.suppress(ActorDeathError, ActorTaskError):
+            with contextlib.suppress(ActorError):
                 if call in came and self._actors.get([call]) == [here]:
                     able.append(process)
+                    continue
+            self._actors.kill(process)
         return able
 
 

@@ -80,8 +80,11 @@ class Workers(contextlib.ExitStack):
         if not (is_large and is_on_a_cluster(address)):
             return contextlib.nullcontext(HERE)
         nodes = NodeProcesses(address, self._callback_fn, files)
-        if nodes:
-            self._run.say(f"planes are computed by {len(nodes)} processes on the cluster's nodes")
+        if not nodes:
+            nodes.close()
+            self._run.say("planes are computed here, because no node of the cluster finds the checkpoints")
+            return contextlib.nullcontext(HERE)
+        self._run.say(f"planes are computed by {len(nodes)} process{'es' * (len(nodes) > 1)} on the cluster's nodes")
         return nodes
 
     @functools.cached_property

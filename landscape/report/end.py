@@ -255,8 +255,10 @@ def _bends(bottom: LandscapeData) -> list[_Bend]:
         elif kept.weights is None:
             number = samples.mean(f"({bend}).mean()", f"({bend}).std(ddof=1) / sqrt({count})", **places)
         else:
-            mean = f"nansum({bend} * weight) / weight.sum()"
-            error = f"sqrt(nansum((({bend} - {mean}) * weight) ** 2) * {count} / {count - 1 or 1}) / weight.sum()"
+            # What does not count has no loss.
+            bend = f"where(weight > 0, {bend}, 0)"
+            mean = f"({bend} * weight).sum() / weight.sum()"
+            error = f"sqrt(((({bend} - {mean}) * weight) ** 2).sum() * {count} / {count - 1 or 1}) / weight.sum()"
             number = samples.mean(mean, error, **places, weight=f"samples/{name}/weight")
         words = f"{count:,} samples" + (f" of {name}" if place else "")
         each = ((losses[0] - 2 * losses[1] + losses[2]) / bottom.x[2] ** 2)[counted]

@@ -27,7 +27,7 @@ _NARROW = 0.005  # an interval that is narrower than this share of its number is
 NEGLIGIBLE = 1e-5  # a share below which its digits say nothing
 _FUNCTIONS = {
     name: getattr(np, name)
-    for name in ("abs", "hypot", "isfinite", "maximum", "nanmax", "nanmin", "nanmean", "nansum", "sqrt")
+    for name in ("abs", "hypot", "isfinite", "maximum", "nanmax", "nanmin", "nanmean", "sqrt", "where")
 }
 
 

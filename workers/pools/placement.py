@@ -97,7 +97,7 @@ def environment_probe(ray: Any, node: str) -> Any:
     return ray.remote(lambda: None).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote()
 
 
-def _wait_for_environment(actors: Actors, kind: str | None) -> None:
+def wait_for_environment(actors: Actors, kind: str | None) -> None:
     """Waits until the nodes have installed the run's environment, which is no waiting for a place."""
     ray = actors.ray
     nodes = alive_nodes(ray).items()
@@ -118,7 +118,7 @@ def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = Non
     is_private = workers[0].place.cores is not None
     try:
         if not is_private:
-            _wait_for_environment(actors, recipe.kind)
+            wait_for_environment(actors, recipe.kind)
     except ActorError as error:
         raise PoolError(f"the run's environment could not be installed. Ray says: {error}") from error
     start = time.monotonic()

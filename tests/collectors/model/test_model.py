@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDa
 from collectors.callbacks.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS, BuiltInCallback, RunContext
 from collectors.callbacks.callback_manager import CallbackManager
 from collectors.callbacks.function_callbacks import LambdaCallback
+from collectors.model.forward import to_device
 from collectors.model.model import Model
 from collectors.networks.batches import sample_count
 
@@ -681,7 +682,6 @@ def test_sinks_warn_and_change_nothing(mode):
         ({"network": nn.Linear}, TypeError, r"network must be a torch\.nn\.Module, but got type"),
         ({"loss_fn": 3}, TypeError, r"loss_fn must be a function \(an object, not its class\) or None, but got int"),
         ({"optimizer": torch.optim.SGD}, TypeError, r"optimizer must be a torch.optim.Optimizer or None, but got type"),
-        ({"optimizer": torch.optim.LBFGS([nn.Parameter(torch.ones(1))])}, TypeError, "step needs no closure; train wi"),
         ({"metrics": "acc"}, TypeError, "metrics must be a dict of metrics, or a set or list of torchmetrics objects"),
         ({"metrics": {3: accuracy}}, TypeError, "a key of metrics must be a str"),
         ({"metrics": {"a": 3}}, TypeError, r"metrics\['a'\] must be a torchmetrics object, a function of"),
@@ -816,3 +816,12 @@ def test_packed_sequences_are_one_argument():
     model.train(1, [(packed, torch.zeros(2, 2))])
     assert not torch.equal(before, network.layer.weight_hh_l0)
     assert sample_count(packed, torch.zeros(2, 2)) == 2
+    assert sample_count((packed, torch.zeros(7)), torch.zeros(2, 2)) == 2
+    assert to_device(packed, torch.device("meta")).data.is_meta
+
+
+def test_an_optimizer_that_calls_for_a_closure_is_refused_by_name():
+    network = nn.Linear(1, 1)
+    model = Model(network, nn.functional.mse_loss, torch.optim.LBFGS(network.parameters()))
+    with pytest.raises(TypeError, match=r"step needs no closure, but got LBFGS\. Train with LBFGS in a loop"):
+        model.train(1, [(torch.ones(2, 1), torch.ones(2, 1))])

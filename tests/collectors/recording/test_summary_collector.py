@@ -322,6 +322,7 @@ def test_the_loop_must_be_inside_the_context(tmp_path):
         (SmallNetwork(), {"steps_per_epoch": 0}, ValueError, "steps_per_epoch must be an int of at least 1, but got 0"),
         (SmallNetwork(), {"start_epoch": -1}, ValueError, "start_epoch must be an int of at least 0, but got -1"),
         (SmallNetwork(), {"start_epoch": 2}, ValueError, "start_step must be given with start_epoch=2"),
+        (SmallNetwork(), {"start_epoch": 2, "start_step": 0}, ValueError, "start_step must be given with start_ep"),
         ({}, {}, TypeError, r"network must be a network of a supported framework .* but got dict"),
         (nn.Linear(1, 1, dtype=torch.complex128), {}, TypeError, "'weight' is complex128, .* cannot hold; convert"),
         (SmallNetwork(), {"optimizer": 3}, TypeError, "optimizer must be an optimizer with .* but got int"),

@@ -370,7 +370,7 @@ NO_NAMES = "names are neither texts nor numbers, or are the same once written ou
         ({(1, 2): 3, "epoch": 1}, r"it has \['epoch'\]\. Save the state dict alone\."),
         (
             {"epoch": 1, "mine": {"w": torch.ones(2)}},
-            r"it has \['epoch', 'mine'\]\. Pass strip_prefix='mine\.' for those under 'mine', or save",
+            r"it has \['epoch', 'mine'\]\. `landscape convert --strip-prefix mine\.` reads those there; or save",
         ),
         ({"a": torch.ones(1).expand(5)}, "repeat values of their storages; save contiguous copies of them"),
     ],

@@ -90,7 +90,7 @@ def test_what_a_dead_process_had_is_computed_here(trajectory):
     with NodeProcesses(None, print, paths) as processes:
         one, two = processes.each(process_of, None, [(), ()])
         os.kill(one, signal.SIGKILL)
-        with pytest.warns(UserWarning, match="a process on a node of the cluster died, and its part is computed here"):
+        with pytest.warns(UserWarning, match="a process on a node of the cluster failed, and its part was comp"):
             there = plane_of(paths, space, processes)
         assert list(processes.each(process_of, None, [(), ()])) == [two, two]
     assert_same(there, plane_of(paths, space, passes.HERE))
