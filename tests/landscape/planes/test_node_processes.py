@@ -5,6 +5,7 @@ import signal
 
 import numpy as np
 import pytest
+from waiting import PATIENCE
 
 from collectors.errors import CheckpointError
 from collectors.networks.weight_space import describe_arrays
@@ -15,7 +16,8 @@ from landscape.planes.networks import checkpoints_of_run
 from landscape.planes.node_processes import NodeProcesses
 from workers.pools.ray_session import RaySession
 
-pytestmark = pytest.mark.slow
+# Ray and its processes take a busy machine long to start.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(5 * PATIENCE)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,8 +53,9 @@ def assert_same(plane, other):
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch):
+def small_shards_and_patience(monkeypatch):
     monkeypatch.setattr(passes, "_FEWEST_ELEMENTS", 3)
+    monkeypatch.setattr(node_processes, "_START_SECONDS", 5 * PATIENCE)
 
 
 def test_a_plane_has_the_same_bits_whoever_computes_it(trajectory, monkeypatch):
