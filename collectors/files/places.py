@@ -112,8 +112,7 @@ def check_can_be_directory(name: str, path: Path, *, writable: bool = False) -> 
     existing = next(part for part in (path, *path.parents) if os.path.lexists(part))
     with naming(path):
         if not existing.is_dir():
-            what = "a file" if existing.exists() else "a link to what is not there"
-            raise NotADirectoryError(f"{name} must be a directory, but {existing} is {what}; choose another path.")
+            raise NotADirectoryError(f"{name} must be a directory, but {existing} is {_no_directory(existing)}.")
     effective = os.access in os.supports_effective_ids
     if writable and not os.access(existing, os.W_OK | os.X_OK, effective_ids=effective):
         raise PermissionError(
@@ -127,10 +126,14 @@ def check_can_be_file(name: str, path: Path) -> None:
     with naming(path):
         if not path.parent.is_dir():
             exists = os.path.lexists(path.parent)
-            came = "is a file; choose another path" if exists else "does not exist; create it first"
+            came = f"is {_no_directory(path.parent)}" if exists else "does not exist; create it first"
             raise NotADirectoryError(f"{name} must lie in a directory that exists, but {path.parent} {came}.")
         if path.is_dir():
             raise IsADirectoryError(f"{name} must be the path of a file, but {path} is a directory; add a file name.")
+
+
+def _no_directory(path: Path) -> str:
+    return f"{'a file' if path.exists() else 'a link to what is not there'}; choose another path"
 
 
 def _check_parts(name: str, path: Path) -> None:

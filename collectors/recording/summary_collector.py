@@ -188,12 +188,16 @@ class SummaryCollector(CollectingCallback):
         """
         optional_positive("steps_per_epoch", steps_per_epoch)
         check_int("start_epoch", start_epoch, minimum=0)
+        steps_matter = self.counts_steps or (start_step is None and self._plan is not None and is_first_rank())
         if start_step is None:
-            start_step = self._steps_of(start_epoch, steps_per_epoch)
+            start_step = start_epoch * (steps_per_epoch or self._steps_of_an_epoch(start_epoch))
         check_int("start_step", start_step, minimum=0)
-        if start_epoch and not start_step and self.counts_steps:
-            # A resume from step 0 would drop all checkpoints of the earlier part.
-            raise self._steps_unknown(start_epoch)
+        if start_epoch and not start_step and steps_matter:
+            # A resume from step 0 would drop all checkpoints of the earlier part, or its records.
+            raise ValueError(
+                f"start_step must be given with start_epoch={start_epoch}, because steps are counted, and it is not "
+                "known how many an epoch has; it is the number of steps already done. Or give steps_per_epoch."
+            )
         optional_positive("epochs", epochs)
         if optimizer is not None and not isinstance(getattr(optimizer, "param_groups", None), list):
             raise wrong_type("optimizer", "an optimizer with param_groups, as PyTorch's are, or None", optimizer)
@@ -210,21 +214,14 @@ class SummaryCollector(CollectingCallback):
             },
         )
 
-    def _steps_of(self, epochs: int, steps_per_epoch: int | None) -> int:
-        """Returns how many steps the epochs before a resume had; 0 where that does not matter."""
+    def _steps_of_an_epoch(self, start_epoch: int) -> int:
+        """Returns how many steps an epoch of the part before a resume had; 0 where that is not known."""
         # Where steps number the checkpoints, all ranks must agree, and some may not see the directory.
-        if epochs and steps_per_epoch is None and self._existing == "resume" and not self.counts_steps:
+        if start_epoch and self._existing == "resume" and not self.counts_steps:
             with contextlib.suppress(RunDirectoryError):
-                steps_per_epoch = RunMetadata.load(self._summary_dir / CHECKPOINT_FOLDER / METADATA_NAME).step_per_epoch
-        if epochs and steps_per_epoch is None and self._plan is not None and is_first_rank():
-            raise self._steps_unknown(epochs)
-        return epochs * (steps_per_epoch or 0)
-
-    def _steps_unknown(self, epochs: int) -> ValueError:
-        return ValueError(
-            f"start_step must be given with start_epoch={epochs}, because steps are counted, and it is not known how "
-            "many an epoch has; it is the number of steps already done. Or give steps_per_epoch."
-        )
+                metadata = RunMetadata.load(self._summary_dir / CHECKPOINT_FOLDER / METADATA_NAME)
+                return metadata.step_per_epoch or 0
+        return 0
 
     def snapshot(self, number: int, arrays: Mapping[str, np.ndarray[Any, Any]], *, network: str = "arrays") -> None:
         """Saves named arrays as a checkpoint, where its number is asked for; for trainers that we do not know.

@@ -17,6 +17,8 @@ from workers.pools.ray_pool import RayActors, code_of
 from workers.pools.ray_session import RaySession
 from workers.users_code import warn_user
 
+from .passes import HERE, compute
+
 # Python may come from a slow shared folder.
 _START_SECONDS = 2 * PLACEMENT_SECONDS
 # Reading a shared folder is soon the limit, and the nodes have other work.
@@ -71,12 +73,12 @@ class NodeProcesses(contextlib.ExitStack):
                 give(process)
             except ActorError as error:
                 self._processes.remove(process)
-                found = function(shared, *part)
+                found = compute(function, shared, part)
                 warn_user(f"a process on a node of the cluster failed, and its part was computed here: {error}")
             yield found
             # Not held while the next one is waited for: a part may be as large as a 64th of a model.
             del found, call
-        yield from (function(shared, *part) for part in waiting)
+        yield from HERE.each(function, shared, waiting)
 
     def _with_files(self, started: Sequence[Any], files: Sequence[Path]) -> list[Any]:
         """Returns the processes that have found the files as they are here; the others end."""
@@ -97,10 +99,9 @@ class NodeProcess:
     """Computes what it is sent."""
 
     def compute(self, function: Callable[..., Any], shared: Any, part: Sequence[Any]) -> Any:
-        return function(shared, *part)
+        return compute(function, shared, part)
 
 
 def facts_of(files: Sequence[Path]) -> list[tuple[int, int]]:
     """Returns the size in bytes and the time of the last change, in nanoseconds, of each file."""
-    found = map(os.stat, files)
-    return [(facts.st_size, facts.st_mtime_ns) for facts in found]
+    return [(facts.st_size, facts.st_mtime_ns) for facts in map(os.stat, files)]

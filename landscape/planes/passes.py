@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from threadpoolctl import threadpool_limits
+
 from collectors.errors import CheckpointError, reporting
 from collectors.networks.weight_space import WeightSpace
 from collectors.weights.safetensors_file import file_sha256
@@ -52,11 +54,18 @@ class Passes(Protocol):
         """Yields ``function(shared, *part)`` for each part, in order."""
 
 
+def compute(function: Callable[..., Any], shared: Any, part: Sequence[Any]) -> Any:
+    """Returns ``function(shared, *part)``, computed by one thread."""
+    # A few rows are too little work for several threads: their waiting for each other costs up to thirty times as much.
+    with threadpool_limits(1, "blas"):
+        return function(shared, *part)
+
+
 class Here:
     """Computes all parts in this process, one after another."""
 
     def each(self, function: Callable[..., Any], shared: Any, parts: Sequence[Sequence[Any]]) -> Iterator[Any]:
-        return (function(shared, *part) for part in parts)
+        return (compute(function, shared, part) for part in parts)
 
 
 HERE: Passes = Here()

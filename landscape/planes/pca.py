@@ -70,17 +70,16 @@ def principal_directions(
             "Save checkpoints more often or choose a longer interval; for two checkpoints use a line between them, "
             "for one a random plane."
         )
-    # A few rows are too little work for several threads: their waiting for each other costs up to thirty times as much.
+    gram, total, rounding = _gram_matrix(checkpoints, space, centering, passes)
     with threadpool_limits(1, "blas"):
-        gram, total, rounding = _gram_matrix(checkpoints, space, centering, passes)
         eigenvalues, eigenvectors = np.linalg.eigh(gram)
-        leading = np.sqrt(np.clip(eigenvalues[::-1][:components], 0.0, None))
-        _check_rank(leading, count, centering)
-        note = _short_direction(leading, rounding * math.sqrt(count), total)
-        if note is not None:
-            warn_user(note)
-        coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
-        directions, lengths = _rebuild(checkpoints, space, centering, coefficients, passes)
+    leading = np.sqrt(np.clip(eigenvalues[::-1][:components], 0.0, None))
+    _check_rank(leading, count, centering)
+    note = _short_direction(leading, rounding * math.sqrt(count), total)
+    if note is not None:
+        warn_user(note)
+    coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
+    directions, lengths = _rebuild(checkpoints, space, centering, coefficients, passes)
     singular_values = leading * np.abs(lengths)
     coordinates = (gram - gram[-1]) @ coefficients.T / lengths
     notes = () if note is None else (note,)
@@ -102,12 +101,11 @@ def _gram_of_shard(
     last = checkpoints[-1]
     gram = np.zeros((len(checkpoints), len(checkpoints)))
     squared_rounding = 0.0
-    with threadpool_limits(1, "blas"):
-        for block in difference_blocks(checkpoints, last, shard):
-            rows = _centered(block.differences, centering)
-            gram += rows @ rows.T
-            unit = float(ml_dtypes.finfo(numpy_dtype(last.dtypes[shard[block.piece].name])).eps) / 2
-            squared_rounding += unit**2 * float(block.origin @ block.origin)
+    for block in difference_blocks(checkpoints, last, shard):
+        rows = _centered(block.differences, centering)
+        gram += rows @ rows.T
+        unit = float(ml_dtypes.finfo(numpy_dtype(last.dtypes[shard[block.piece].name])).eps) / 2
+        squared_rounding += unit**2 * float(block.origin @ block.origin)
     return gram, squared_rounding
 
 
@@ -184,15 +182,14 @@ def _rows_of_shard(
     count, dtypes = len(coefficients), checkpoints[-1].dtypes
     combined = [np.empty((count, stop - start), direction_dtype(dtypes[name])) for name, start, stop in shard]
     squares, largest = np.zeros(count), np.zeros(count)
-    with threadpool_limits(1, "blas"):
-        for block in difference_blocks(checkpoints, checkpoints[-1], shard):
-            rows = coefficients @ _centered(block.differences, centering)
-            combined[block.piece][:, block.place] = rows
-            for index, row in enumerate(rows):
-                squares[index] += row @ row
-                candidate = row[np.argmax(np.abs(row))]
-                if abs(candidate) > abs(largest[index]):
-                    largest[index] = candidate
+    for block in difference_blocks(checkpoints, checkpoints[-1], shard):
+        rows = coefficients @ _centered(block.differences, centering)
+        combined[block.piece][:, block.place] = rows
+        for index, row in enumerate(rows):
+            squares[index] += row @ row
+            candidate = row[np.argmax(np.abs(row))]
+            if abs(candidate) > abs(largest[index]):
+                largest[index] = candidate
     return combined, squares, largest
 
 

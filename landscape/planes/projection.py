@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from collectors.errors import CheckpointError
 from collectors.networks.weight_space import WeightSpace
@@ -149,14 +148,13 @@ def _sums_of_shard(
     # keeps its digits.
     count, dimension = coordinates.shape
     sums = _Sums(np.zeros(count), np.zeros(count), np.zeros((count, dimension)), np.zeros((dimension, dimension)))
-    with threadpool_limits(1, "blas"):
-        for block in difference_blocks(*readers, shard):
-            rows, rest = block.of(parts), block.differences
-            sums.norm[:] += np.einsum("ij,ij->i", rest, rest)
-            rest -= coordinates @ rows
-            sums.residual[:] += np.einsum("ij,ij->i", rest, rest)
-            sums.products[:] += rest @ rows.T
-            sums.gram[:] += rows @ rows.T
+    for block in difference_blocks(*readers, shard):
+        rows, rest = block.of(parts), block.differences
+        sums.norm[:] += np.einsum("ij,ij->i", rest, rest)
+        rest -= coordinates @ rows
+        sums.residual[:] += np.einsum("ij,ij->i", rest, rest)
+        sums.products[:] += rest @ rows.T
+        sums.gram[:] += rows @ rows.T
     return sums
 
 
