@@ -96,7 +96,8 @@ class RunWriter:
     def set_step_per_epoch(self, steps: int) -> None:
         if self._metadata.step_per_epoch is None:
             self._metadata.step_per_epoch = steps
-            self._jobs.touch()
+            # Before the next checkpoint: a training that is killed then goes on at the step that its epoch stands for.
+            self._jobs.submit(self._write_metadata)
 
     def check(self) -> None:
         self._jobs.check()

@@ -97,7 +97,9 @@ class Guard:
         if event == "open" and isinstance(arguments[0], str | bytes):
             path = os.path.realpath(os.fsdecode(arguments[0]))
             writes = isinstance(arguments[1], str) and any(letter in arguments[1] for letter in "wax+")
-            if not path.startswith(self._inside + os.sep) or writes:
+            # Where threadpoolctl looks for BLAS.
+            is_list_of_libraries = path == f"/proc/{os.getpid()}/maps" and not writes
+            if not is_list_of_libraries and (not path.startswith(self._inside + os.sep) or writes):
                 self._events.append(f"opened {path}: mode {arguments[1]}")
         elif event in _RUNS_CODE or event in _CHANGES:
             self._events.append(f"event {event}: {arguments!r:.200}")

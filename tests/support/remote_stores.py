@@ -10,6 +10,7 @@ import tempfile
 import threading
 import urllib.request
 from pathlib import Path
+from unittest import mock
 
 import fsspec
 from waiting import PATIENCE
@@ -21,7 +22,9 @@ def empty_memory():
     system = fsspec.filesystem("memory")
     system.store.clear()
     system.pseudo_dirs[:] = [""]
-    yield system
+    # What lies at a URL is locked in the temporary folder, for all processes of a machine; each has a memory of its own.
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(tempfile, "tempdir", folder):
+        yield system
     system.store.clear()
 
 

@@ -236,6 +236,21 @@ def train_4000_steps(directory, callback, collector=SummaryCollector, resume_fro
     model.train(1, batches(4000), [callback, collector, saving], resume_from=resume_from)
 
 
+def test_the_length_of_an_epoch_is_on_disk_before_the_checkpoint_of_its_end(tmp_path, monkeypatch):
+    """A training that is killed then goes on at the right step; nothing else is written while it trains."""
+    monkeypatch.setattr("collectors.run_directory.writer.METADATA_INTERVAL_SECONDS", 1e6)
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(4)], "unit": "epoch"})
+    with collector.watch(SmallNetwork()) as run:
+        for _ in range(4):
+            run.step()
+        run.end_epoch()
+        wait_until((tmp_path / "ckpt_dir" / "SmallNetwork_1_epoch.safetensors").exists)
+        metadata = RunDirectory(tmp_path).metadata
+        assert (metadata.step_per_epoch, max(metadata.files)) == (4, 0)
+        for _ in range(2):
+            run.end_epoch()
+
+
 @pytest.mark.slow
 def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path, monkeypatch):
     """The metadata lists nothing at all when the training is killed; all that it wrote is there after the resume."""
