@@ -22,7 +22,7 @@ def empty_memory():
     system = fsspec.filesystem("memory")
     system.store.clear()
     system.pseudo_dirs[:] = [""]
-    # What lies at a URL is locked in the temporary folder, for all processes of a machine; each has a memory of its own.
+    # What lies at a URL is locked in the temporary folder, for all processes; but each has a memory of its own.
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(tempfile, "tempdir", folder):
         yield system
     system.store.clear()
