@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from capabilities import FRAMEWORKS, HOLES, IMPORTS, OF_EVALUATORS, OLD_CHECKPOINTS, RESUMES, table
 from cases import PACKAGES, another, runs_here
+from marked_cases import marked
 
 from collectors.errors import LandscapeError
 from landscape import Landscape, MeasurementPlan, evaluate, random_plane
@@ -124,7 +125,7 @@ def inputs_of(framework, case):
     return batch[0]
 
 
-@pytest.mark.parametrize("capability", OF_EVALUATORS)
+@pytest.mark.parametrize("capability", marked(OF_EVALUATORS, pytest.mark.slow))
 @of_each_framework("EVALUATOR_CASES")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_network_can_what_the_table_says(framework, case, capability, tmp_path, monkeypatch):

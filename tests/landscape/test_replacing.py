@@ -11,6 +11,7 @@ import pytest
 import torch
 from command_line import invoke
 from landscape_examples import build as landscape_data
+from marked_cases import marked
 from remote_stores import empty_memory
 from surfaces import landscape
 from two_networks import callback_fn, trained
@@ -158,7 +159,7 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", marked(WRITERS, pytest.mark.slow, after=8))
 class TestEveryWriter:
     @pytest.fixture
     def path(self, name, tmp_path):

@@ -12,6 +12,7 @@ from curvature_cases import build_curvature, leave_out
 from data_sets import with_test_set
 from figure_cases import build, build_line, build_unfinished
 from landscape_examples import write_landscape
+from marked_cases import marked
 from matplotlib.figure import Figure
 from PIL import Image
 from remote_stores import web_server
@@ -76,20 +77,23 @@ def curvature_data():
 
 @pytest.mark.parametrize(
     ("files", "options", "size"),
-    [
-        ("a", "", (1675, 913)),
-        ("a", "--kind lines", (1675, 913)),
-        ("a", "--kind heatmap --theme dark", (1675, 935)),
-        ("a", "--kind surface --levels 5", (1440, 1310)),
-        ("a", "--style paper --levels quantile", (1360, 1230)),
-        ("a", "--levels 0.1,0.5,2 --scale linear", (1675, 914)),
-        ("unfinished", "", (1675, 867)),
-        ("one", "", (1280, 929)),
-        ("a", "--aspect fill", (1280, 1270)),
-        ("line", "", (1280, 880)),
-        ("line", "--metric loss --metric accuracy", (1280, 880)),
-        ("a b", "--kind difference", (1675, 950)),
-    ],
+    marked(
+        [
+            ("a", "", (1675, 913)),
+            ("a", "--kind lines", (1675, 913)),
+            ("a", "--kind heatmap --theme dark", (1675, 935)),
+            ("a", "--kind surface --levels 5", (1440, 1310)),
+            ("a", "--style paper --levels quantile", (1360, 1230)),
+            ("a", "--levels 0.1,0.5,2 --scale linear", (1675, 914)),
+            ("unfinished", "", (1675, 867)),
+            ("one", "", (1280, 929)),
+            ("a", "--aspect fill", (1280, 1270)),
+            ("line", "", (1280, 880)),
+            ("line", "--metric loss --metric accuracy", (1280, 880)),
+            ("a b", "--kind difference", (1675, 950)),
+        ],
+        pytest.mark.slow,
+    ),
 )
 def test_every_kind(folder, tmp_path, files, options, size):
     output = tmp_path / "picture.png"
@@ -143,7 +147,7 @@ CAPTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("files", "typed", "caption", "shown"), CAPTIONS)
+@pytest.mark.parametrize(("files", "typed", "caption", "shown"), marked(CAPTIONS, pytest.mark.slow))
 def test_the_caption_is_that_of_python(folder, tmp_path, files, typed, caption, shown):
     paths = [folder / f"{name}.h5" for name in files.split()]
     plot(*paths, "-o", tmp_path / "a.png", "--caption", "--dpi", "60", *typed.split())

@@ -10,6 +10,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from marked_cases import marked
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.nn import functional
@@ -287,7 +288,9 @@ def expect(found, about, seen, remedy):
     assert " ".join(str(finding).split()) in " ".join(str(found).split())
 
 
-@pytest.mark.parametrize(("callback_fn", "about", "seen", "remedy"), PLANTED.values(), ids=PLANTED)
+@pytest.mark.parametrize(
+    ("callback_fn", "about", "seen", "remedy"), marked(PLANTED.values(), pytest.mark.slow), ids=PLANTED
+)
 def test_a_planted_mistake_is_named_with_its_remedy(run, callback_fn, about, seen, remedy):
     expect(run.check(callback_fn), about, seen, remedy)
 
@@ -337,6 +340,7 @@ class Tripled(nn.Sequential):
         return super().forward(3 * inputs)
 
 
+@pytest.mark.slow
 def test_statistics_of_another_forward_are_named(tmp_path):
     run = train(tmp_path, normalized, epochs=12)
     seen = r"variance that reaches layer '1' is \d[\d.]+ times off .* statistics of its normalization layers computed"
@@ -408,7 +412,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize(("how", "callback_fn"), RIGHT.values(), ids=RIGHT)
+@pytest.mark.parametrize(("how", "callback_fn"), marked(RIGHT.values(), pytest.mark.slow), ids=RIGHT)
 def test_nothing_is_found_in_a_run_that_is_right(how, callback_fn, run, tmp_path):
     run = train(tmp_path / "run", **how) if how else run
     before = sorted(run._path.rglob("*"))
@@ -543,6 +547,7 @@ def test_losses_that_a_scaler_multiplied(tmp_path):
     expect(found, "loss", r"training logged about (9\d\d|1,[01]\d\d) times the measured loss", "by a gradient scaler")
 
 
+@pytest.mark.slow
 def test_losses_of_the_same_batch_of_each_epoch_are_named(tmp_path):
     how = {"epochs": 20, "data": wrong_ones_first, "collect_freq": 8}
     found = by_hand(tmp_path, nn.CrossEntropyLoss(), **how).check(returns(data=wrong_ones_first))

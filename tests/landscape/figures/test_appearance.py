@@ -12,6 +12,7 @@ import pytest
 from curvature_cases import build_curvature
 from figure_cases import build, build_line, build_unfinished, draw, legend_texts, line
 from long_paths import build_path
+from marked_cases import marked
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -126,7 +127,7 @@ class TestThemes:
 
 
 class TestPaper:
-    @pytest.mark.parametrize("plot", [*PLANES, figures.plot_profile])
+    @pytest.mark.parametrize("plot", marked([*PLANES, figures.plot_profile], pytest.mark.slow))
     def test_fits_a_column_with_type_of_six_to_eight_points(self, plot):
         landscape = Landscape(build_line([1, 5, 2]) if plot is figures.plot_profile else build())
         ax = plot(landscape, style="paper")
@@ -220,7 +221,7 @@ def test_the_description_is_in_each_kind_of_file(tmp_path):
     assert not (tmp_path / "b.png").exists()
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "multiples", "difference", "sharpness", "spectrum"])
+@pytest.mark.parametrize("kind", marked([*KINDS, "multiples", "difference", "sharpness", "spectrum"], pytest.mark.slow))
 def test_a_picture_without_a_legend(kind):
     usual, plain = drawn(kind), drawn(kind, legend=False)
     assert legend_texts(usual)
@@ -229,7 +230,7 @@ def test_a_picture_without_a_legend(kind):
 
 
 @pytest.mark.parametrize(("style", "legend"), [("screen", False), ("paper", False), ("paper", True)])
-@pytest.mark.parametrize("kind", ["contour", "heatmap", "profile"])
+@pytest.mark.parametrize("kind", marked(["contour", "heatmap", "profile"], pytest.mark.slow, after=1))
 def test_there_is_no_empty_margin(kind, style, legend):
     ax = drawn(kind, legend=legend, style=style)
     pixels = figures.figure_pixels(ax, dpi=100)
@@ -244,7 +245,7 @@ def test_a_size_that_is_asked_for_stays(kind):
         assert tuple(drawn(kind, legend=legend, size=(5, 5)).figure.get_size_inches()) == (5, 5)
 
 
-@pytest.mark.parametrize("kind", KINDS[:4])
+@pytest.mark.parametrize("kind", marked(KINDS[:4], pytest.mark.slow, after=1))
 @pytest.mark.parametrize("style", PAPERS)
 def test_on_paper_a_legend_takes_a_fifth_of_a_picture_and_says_all_marks(kind, style):
     ax = with_own_losses().plot(kind, style=style)

@@ -127,6 +127,7 @@ class TestBaselines:
         )
 
     @pytest.mark.parametrize("name", DARK)
+    @pytest.mark.slow
     def test_dark(self, name):
         check(f"{name}_dark", figures.figure_pixels(PICTURES[name](theme="dark"), dpi=SCREEN))
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from figure_cases import build, draw, legend_texts, line, texts
+from marked_cases import marked
 from who_is_there import with_ends, with_networks, with_runs
 
 from landscape import figures
@@ -102,7 +103,7 @@ class TestRuns:
         (12, "checkpoint", 14, "checkpoint (epoch 14)"),
     ],
 )
-@pytest.mark.parametrize("plot", PLANES)
+@pytest.mark.parametrize("plot", marked(PLANES, pytest.mark.slow, after=1))
 def test_the_star_says_what_is_known_of_the_origin(plot, points, role, number, said):
     data = build(points=points)
     data.origin.role, data.origin.number = role, number

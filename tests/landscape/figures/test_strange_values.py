@@ -4,6 +4,7 @@ from figure_cases import build, draw
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from marked_cases import marked
 
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_surface
 from landscape.scales.choosing import SCALES
@@ -47,11 +48,15 @@ class TestStrangeSurfaces:
         np.testing.assert_array_equal(data.metrics["loss"], loss)
 
     @pytest.mark.parametrize("scale", ["linear", "symlog"])
-    @pytest.mark.parametrize("name", ["flat", "extremes", "both", "zeros and more", "negative", "checkered"])
+    @pytest.mark.parametrize(
+        "name", marked(["both", "flat", "extremes", "zeros and more", "negative", "checkered"], pytest.mark.slow)
+    )
     def test_any_scale(self, name, scale):
         draw(plot_contour(build(surfaces()[name], points=0), scale=scale))
 
-    @pytest.mark.parametrize("clip", [None, (1e-300, 1e100), (1.5, 1e308)])
+    @pytest.mark.parametrize(
+        "clip", [None, *(pytest.param(ends, marks=pytest.mark.slow) for ends in ((1e-300, 1e100), (1.5, 1e308)))]
+    )
     def test_a_bar_of_all_positive_numbers_ends_in_the_colour_of_what_is_beyond(self, clip):
         """Its pointed end stands for a value as far beyond the bar as the bar is long, which no number is."""
         for plot in (plot_contour_lines, plot_heatmap):
@@ -89,7 +94,7 @@ class TestStrangeSurfaces:
         heights = scale.forward(scale.shown(values))
         assert (np.isfinite(heights) == np.isfinite(values)).all()
 
-    @pytest.mark.parametrize("gap", [np.nan, np.inf, -np.inf])
+    @pytest.mark.parametrize("gap", marked([np.nan, np.inf, -np.inf], pytest.mark.slow, after=1))
     def test_random_surfaces_of_every_magnitude(self, gap):
         random = np.random.default_rng(2)
         loss = random.choice([1, 1, -1, 0], (5, 7)) * 10.0 ** random.uniform(-300, 300, (5, 7))

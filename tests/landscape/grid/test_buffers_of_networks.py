@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from marked_cases import marked
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
@@ -102,7 +103,7 @@ def two(kind, *, normalized=False):
     return a, b, lambda: (nn.CrossEntropyLoss(), network(kind, 9, normalized=normalized), (INPUTS, CLASSES), {})
 
 
-@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("normalized", marked([True, False], pytest.mark.slow, after=1))
 @pytest.mark.parametrize(
     ("kind", "curved"), [*((kind, False) for kind in KINDS), *((kind, True) for kind in OF_SEVERAL)]
 )
@@ -115,7 +116,7 @@ def test_the_ends_of_a_barrier_are_the_networks(kind, curved, normalized):
     assert np.isfinite(found.landscape.loss).all()
 
 
-@pytest.mark.parametrize("buffers", ["auto", "interpolate", "recalibrate"])
+@pytest.mark.parametrize("buffers", marked(["auto", "interpolate", "recalibrate"], pytest.mark.slow, after=1))
 @pytest.mark.parametrize("kind", OF_SEVERAL)
 def test_the_corners_of_a_plane_are_the_networks(kind, buffers):
     a, b, callback_fn = two(kind, normalized=True)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from digits_training import LeNet5, ResNet20, Transformer, digits
+from marked_cases import marked
 from permutable_networks import NETWORKS, with_own_statistics
 from torch import nn
 
@@ -83,7 +84,7 @@ def test_undone_to_the_bit(build, steps, sizes, batch):
     np.testing.assert_equal(found.weights, state)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", marked(NETWORKS, pytest.mark.slow, after=6))
 def test_groups_of_many_kinds_of_networks_change_no_outputs_and_are_undone(name):
     """Whole groups change places, and inside each their channels, in every group in another way."""
     build, inputs, shapes, unknown = NETWORKS[name]

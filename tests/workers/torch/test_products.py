@@ -6,6 +6,7 @@ import functools
 import numpy as np
 import pytest
 import torch
+from marked_cases import marked
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -37,6 +38,7 @@ from workers.errors import CurvatureError, NondeterministicLossError
 WEIGHTS = torch.tensor([0.2, 1.0, 3.0, 0.5])
 DIGITS = load_digits()
 IMAGES, LABELS = torch.tensor(DIGITS.data[:300] / 16), torch.tensor(DIGITS.target[:300])
+SLOW = ("transformer", "batchnorm")
 WIDE = [name for name in CASES if "16" not in name]
 
 
@@ -94,7 +96,7 @@ def perceptrons_hessian():
     return hessian_of(perceptron(), IMAGES, LABELS)
 
 
-@pytest.mark.parametrize("batch_size", [7, 64, 300])
+@pytest.mark.parametrize("batch_size", marked([64, 7, 300], pytest.mark.slow, after=1))
 def test_the_perceptrons_spectrum_is_that_of_its_whole_hessian(batch_size):
     hessian = perceptrons_hessian()
     values, vectors = np.linalg.eigh(hessian)
@@ -122,7 +124,9 @@ def test_what_is_kept_from_product_to_product_changes_no_bit(name, matrix):
             np.testing.assert_array_equal(one, first)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in CASES]
+)
 def test_products_of_everyday_networks(name):
     """Those in low precision are computed in float32 from the same weights."""
     loss, network, dataset = case(name)
