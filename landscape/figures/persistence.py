@@ -163,6 +163,10 @@ def _draw_tree(sheet: Sheet) -> None:
         ax.plot([x, x], [minimum.value, height], color=color, linewidth=width, zorder=2, solid_capstyle="round")
         if saddle is not None:
             ax.plot([across[saddle.joins[1]], x], [height, height], color=color, linewidth=width, zorder=2)
+    if len(order) == 1:
+        middle = (0, (found.minima[0].value + top) / 2)
+        style = {"ha": "left", "color": look.ink}
+        write_beside(ax, "the only minimum: nothing joins", middle, (6, 0), look.number_size, **style)
     size = look.factor * (1.0 if len(order) <= _MOST_LETTERS else 0.35)
     columns = [across[saddle.joins[0]] for saddle in found.saddles], [across[place] for place in range(len(order))]
     for (points, style, label), places in zip(marks_of(found, sheet.landscape), columns, strict=True):

@@ -148,6 +148,12 @@ class TestMergeTree:
         assert "minima of the grid on this line, not of the network" in ax.get_title()
         draw(ax)
 
+    def test_a_tree_of_one_line_says_so(self):
+        for values, expected in (([2.0, 1, 3], ["the only minimum: nothing joins"]), ([2.0, 1, 3, 1.5, 2], ["+1.5"])):
+            ax = figures.plot_merge_tree(build_line(values))
+            draw(ax)
+            assert [text.get_text() for text in ax.texts] == expected
+
     def test_what_rounding_left_of_a_zero_is_one(self):
         data = build_line(VALUES)
         data.x[2] = -1e-16
