@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,9 @@ _MEANINGS = {
     "fixed": "each checkpoint has its own; on a plane they are those of its origin",
     "recalibrate": "statistics of normalization layers are computed anew at each point",
 }
+
+# How many times as high as logged a loss may be unnoticed before check says so.
+_WIDE = 2.0
 
 
 def run_facts(run: RunDirectory, there: Sequence[int], numbers: Sequence[int]) -> Iterator[Fact]:
@@ -74,6 +78,9 @@ def logged_facts(compared: Comparison | None, training: RecordedTraining, unit: 
         ]
     else:
         texts = [f"{row.text(unit)}." for row in compared.trained]
+        if compared.fits and _WIDE <= compared.least_factor < math.inf:
+            times = f"{compared.least_factor:.2g}"
+            texts.append(f"these ranges are wide: a loss up to {times} times as high as logged would not be noticed.")
         if compared.is_lower:
             texts.append(
                 "the measured losses are lower. Dropout, augmentation, smoothed labels or a penalty in the training's "

@@ -132,6 +132,14 @@ class Comparison:
         return self._most([row.is_higher for row in self.trained]) and self.rows[-1].is_higher
 
     @property
+    def least_factor(self) -> float:
+        """Returns how many times the logged losses measured ones must be, all alike, to count as higher."""
+        factors = sorted(1 + row.allowed / row.logged if row.logged > 0 else math.inf for row in self.trained)
+        last = self.rows[-1]
+        of_last = 1 + last.allowed / last.logged if last.logged > 0 else math.inf
+        return max(of_last, factors[math.ceil(max(2, len(factors) / 2)) - 1])
+
+    @property
     def is_lower(self) -> bool:
         """Whether at least half of the losses are lower than what was logged; near zero, none is lower for sure."""
         return self._most([row.is_lower for row in self.trained])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import os
@@ -12,7 +13,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
+from collectors.errors import LandscapeError
+from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, name_in_set
 
 from ..record import hdf5
 from ..record.attributes import check_attributes
@@ -22,7 +24,7 @@ from ..record.writer import FileFormat, save_whole
 from .checkpoints import CheckpointsData, OriginData
 from .data import DirectionsData, LandscapeData
 from .sample_chunks import LEVEL, Chunks, FiledChunks, JournalChunks, SampleJournal, SpooledChunks, place_on_grid
-from .samples import KeptLosses, check_size
+from .samples import UNNAMED, KeptLosses, check_size
 
 _FIXED = ("x", "y", "status")
 _FIXED_COLUMNS = (
@@ -157,6 +159,10 @@ def read_root(file: Any, size: int) -> LandscapeData:
         sets = data.attributes.get("datasets")
         first = sets[0]["name"] if sets else None
         data.kept_samples = _read_samples(reader, groups[_SAMPLES], data.status == PointStatus.MEASURED, first)
+        for name, kept in data.kept_samples.items():
+            if _REDUCTION not in groups[_SAMPLES][name]["loss"].attrs:
+                metric = "loss" if name in (first, UNNAMED) else name_in_set("loss", name)
+                kept.is_sum = metric in data.metrics and _adds_up(kept, data.metrics[metric])
         data.validate()
     return data
 
@@ -214,8 +220,7 @@ def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[A
         for flat, chunk in item.chunks.items() if with_chunks else ():
             losses.id.write_direct_chunk((*place_on_grid(flat, item.shape), 0), chunk)
             digests[flat] = hdf5.chunk_digest(chunk)
-        if item.is_sum:
-            hdf5.put_text(losses, _REDUCTION, "sum")
+        hdf5.put_text(losses, _REDUCTION, "sum" if item.is_sum else "mean")
         hdf5.scaled(losses, (*scales, group["sample"]))
         hdf5.put(group, _DIGESTS, hdf5.as_texts(digests).reshape(item.shape), scales)
         for label, values in (("target", item.targets), ("weight", item.weights)):
@@ -243,10 +248,20 @@ def _read_samples(
         if _DIGESTS in columns:
             digests = reader.array(columns[_DIGESTS], _DIGESTS, "S").ravel()[flats].tolist()
         chunks = _chunks_of(losses, sorted(root).index(name), dict(zip(flats, digests, strict=True)))
-        # Files that were written before sums were named lack it.
         is_sum = hdf5.read_attribute(losses, _REDUCTION) == "sum"
         found[name] = KeptLosses(name, measured.shape, sizes[name], targets, weights, chunks, is_sum)
     return found
+
+
+def _adds_up(kept: KeptLosses, loss: NDArray[Any]) -> bool:
+    """Returns whether a loss is the sum of its samples', in a file of an earlier version, which does not say so."""
+    for flat in kept.chunks:
+        with contextlib.suppress(LandscapeError):  # of a damaged chunk, which is raised where it is asked for
+            each = kept.at(*place_on_grid(flat, kept.shape))[kept.counted].astype(np.float64)
+            if np.isfinite(each.sum()) and each.any():
+                value = loss.reshape(-1)[flat]
+                return kept.weights is None and abs(each.sum() - value) < abs(each.mean() - value)
+    return False
 
 
 def _chunks_of(losses: Any, number: int, digests: Mapping[int, bytes]) -> Chunks:

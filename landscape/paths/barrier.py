@@ -25,6 +25,7 @@ from ..grid.tasks import shares
 from ..landscape import Landscape
 from ..planes.from_weights import line_between
 from ..planes.plane import Plane
+from ..record.checks import PointStatus
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Drawing
@@ -108,7 +109,8 @@ def measure_barrier(
     loss = result.landscape.loss
     missing = int((~np.isfinite(loss)).sum())
     if math.isnan(result.height):
-        warn_user("the loss is not finite at one of the two networks, so there is no barrier between them to speak of.")
+        what = "was not measured" if PointStatus.PENDING in result.landscape.status[[0, -1]] else "is not finite"
+        warn_user(f"the loss {what} at one of the two networks, so there is no barrier between them to speak of.")
     elif missing:
         warn_user(
             f"the loss is not finite, or was not measured, at {missing} of {len(loss)} points between the two "

@@ -20,8 +20,8 @@ from .passes import HERE, Passes, Piece, added, shards_of
 
 # Of all checkpoints together, read at a time.
 _BLOCK_BYTES = 64 * 2**20
-# Of each checkpoint, however many there are: shorter reads take longer than what is made of them.
-_FEWEST_ELEMENTS = 2**15
+# Of each checkpoint in float32, however many there are: each read opens a file, on a server perhaps.
+_FEWEST_ELEMENTS = 2**18
 # Elements of each checkpoint that are computed with at a time: what fits the cache takes a quarter of the time.
 _PANEL = 4096
 # One minus the squared cosine below which two directions count as one (an angle of a millionth).

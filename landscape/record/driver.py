@@ -157,7 +157,7 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
         writer = FileWriter(stored.path, record, format)
         name, total = experiment.name or format.kind.word, todo.size - experiment.copies
         bar = progress_bar(total, experiment.unit, shown=run.progress, done=total - int(todo.sum()), name=name)
-        is_replaced = False
+        is_replaced, done = False, 0
         try:
             with writer, bar:
                 is_replaced = stored.record is None
@@ -170,7 +170,9 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
                         if run.progress:
                             bar.write(f"{bar.desc}: {result}", file=bar.fp)
                         continue
-                    bar.update(writer.update(functools.partial(experiment.keep, record, result)))
+                    ended = writer.update(functools.partial(experiment.keep, record, result))
+                    done += ended
+                    bar.update(ended)
                     if pool.description.plan != plan:
                         warn_user(shortage_text(plan.batch_size, pool.description.plan.batch_size))
                         plan = pool.description.plan
@@ -188,6 +190,8 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
             again = experiment.again if stored.path is None else "The same call continues from here."
             whose = ", which the SLURM job leaves," if run.of_job else ""
             budget = duration_text(run.budget or 0)
+            if not done:
+                again += " No time was left to measure anything new: if that stays so, give a larger budget."
             warn_user(f"the budget of {budget}{whose} ended {experiment.ended(record)}. {again}")
         measured = int((_all(record) == PointStatus.MEASURED).sum())
         report = MeasurementReport(measured - before, before, time.perf_counter() - start, pool.workers)

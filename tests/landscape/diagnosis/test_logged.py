@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from collectors.summary.recorded_values import RecordedTraining
+from landscape.diagnosis.facts import logged_facts
 from landscape.diagnosis.measuring import MeasuredLoss, compare
 
 STEPS = {number: 10 * number for number in range(5)}
@@ -72,6 +74,26 @@ def test_the_factor_is_that_of_a_batch():
     sums = {step: 64 * loss for step, loss in logged().items()}
     assert not found(measured(), sums).fits
     assert found(measured(), sums, 64.0).fits
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3])
+def test_how_much_higher_a_loss_may_be_unnoticed(noise):
+    rows, least = found(measured(), logged(noise)).rows, found(measured(), logged(noise)).least_factor
+    for factor in (0.99 * least, 1.01 * least):
+        losses = {row.number: MeasuredLoss(factor * row.logged, 0.01) for row in rows}
+        assert found(losses, logged(noise)).is_higher == (factor > least)
+
+
+@pytest.mark.parametrize(("noise", "says"), [(0.02, False), (0.3, True)])
+def test_wide_ranges_are_named(noise, says):
+    known = RecordedTraining(losses=logged(noise))
+    texts = [fact.text for fact in logged_facts(found(measured(), known.losses), known, "epoch")]
+    assert any("these ranges are wide: a loss up to" in text for text in texts) == says
+
+
+def test_of_losses_around_zero_no_factor_is_named():
+    known = {step: loss - 0.2 for step, loss in logged(0.0).items()} | {40: -0.5}
+    assert found(measured(lambda loss: loss - 0.2), known).least_factor == math.inf
 
 
 @pytest.mark.parametrize("known", [{}, {1: 2.0, 2: 1.9}, dict.fromkeys(range(40), math.nan)], ids=["no", "few", "nan"])

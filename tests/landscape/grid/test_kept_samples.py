@@ -2,6 +2,7 @@
 
 import math
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -122,7 +123,11 @@ def test_a_difference_of_sums_is_a_sum(tmp_path):
     line = line_between(network(3), network(4))
     measured = measure(summed, line, output=tmp_path / "sum.h5", size=3, buffers="fixed")
     finer = refine(tmp_path / "sum.h5", summed, factor=2, plane=line, progress=False, device_ids=[0])
-    for found, last in ((measured, 2), (Landscape.load(tmp_path / "sum.h5"), 4), (finer, 4)):
+    earlier = finer.save(tmp_path / "of_an_earlier_version.h5")
+    with h5py.File(earlier, "r+") as file:
+        del file["samples/main/loss"].attrs["reduction"]
+    loaded = [Landscape.load(path) for path in (tmp_path / "sum.h5", earlier)]
+    for found, last in ((measured, 2), (finer, 4), *((each, 4) for each in loaded)):
         samples = found.samples()
         gaps = samples.at(0).astype(float) - samples.at(last)
         gap, error = samples.difference(0, last)

@@ -216,6 +216,17 @@ def test_a_budget_ends_it_and_the_same_call_goes_on_to_the_same_bytes(case, whol
     assert case(tmp_path / "half").report.measured <= 1, "the origin of a grid is compared"
 
 
+@over(ALL)
+@pytest.mark.filterwarnings("ignore:the loss was not measured at one of the two networks")
+def test_a_budget_in_which_nothing_new_is_measured_is_called_too_small(case, tmp_path):
+    goes_on = case.file == "curve.safetensors"  # by a step in each call
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="the budget of") as caught:
+            case(tmp_path / "none", budget=1e-6)
+        (text,) = (str(item.message) for item in caught if "the budget of" in str(item.message))
+        assert ("No time was left to measure anything new" in text) != goes_on
+
+
 class Snapshots(FileWriter):
     """Writes after each change, and keeps what a kill would leave."""
 
