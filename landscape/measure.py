@@ -109,8 +109,7 @@ class Measure:
         """
         chosen = self._with("grid", GridOptions, options)
         route, plane = (plane, plane.line()) if isinstance(plane, Path) else (None, plane)
-        if route is not None and chosen["save_directions"]:
-            raise ValueError("save_directions must be left out for a path, whose control points are kept in any case.")
+        _check_saves(route, chosen)
         check_instance("plane", plane, Plane, A_PLANE)
         if plane.dimension == 1 and y is not None:
             raise ValueError("y must be None for a line, which has one direction; use a plane, or leave y out.")
@@ -177,6 +176,7 @@ class Measure:
             raise TypeError("barrier takes two networks, or a Path alone.")
         if route is not None and names is not None:
             raise ValueError("names must be left out for a Path, whose ends have names.")
+        _check_saves(route, chosen)
         path = None if output is None else output_file(output, () if route else (a, b))
         with route.kept_beside(path, chosen) if route else contextlib.nullcontext():
             line = None if route is None else route.line()
@@ -337,8 +337,8 @@ class Measure:
 
         Each line goes through the weights in a random direction of -1 and 1, and takes two losses; the mean of their
         second differences is the trace (Hutchinson 1990). The step is chosen so that the loss rises by a thousandth of
-        itself, and tried against its half. Where derivatives exist, ``curvature`` needs fewer passes for the same
-        accuracy.
+        itself, but no shorter than the rounding of the weights allows, and tried against its half. Where derivatives
+        exist, ``curvature`` needs fewer passes for the same accuracy.
 
         Args:
             weights: a network, a state dict, or the path of a file of weights.
@@ -389,3 +389,8 @@ class Measure:
 
 def _landscape(measured: tuple[LandscapeData, SurveyReport] | None) -> Landscape | None:
     return None if measured is None else Landscape(measured[0], report=measured[1])
+
+
+def _check_saves(route: Path | None, chosen: Mapping[str, Any]) -> None:
+    if route is not None and chosen["save_directions"]:
+        raise ValueError("save_directions must be left out for a path, whose control points are kept in any case.")

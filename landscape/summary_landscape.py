@@ -125,7 +125,7 @@ class SummaryLandscape:
         EigenvectorSettings.of_run(chosen)  # or a ValueError
         others = find_further_runs(chosen["also"], run)
         spanning = {name: other.path for name, other in others.runs.items()} if chosen["plane_of"] == "all" else {}
-        folder = _output_folder(self._path, output)
+        folder = _output_folder(self._path, output, rehearsal=whole.rehearsal)
         jobs = _find_jobs(run, settings, folder, spanning, chosen)
         _check_all_is_drawn(jobs, others, chosen["directions"])
         with contextlib.ExitStack() as stack:
@@ -192,7 +192,8 @@ class SummaryLandscape:
         run = RunDirectory(self._path)
         if chosen["num_samples"] is None:
             chosen["num_samples"] = run.settings.num_samples
-        return measure_run(run, callback_fn, numbers, _output_folder(self._path, output), chosen)
+        folder = _output_folder(self._path, output, rehearsal=chosen["dry_run"])
+        return measure_run(run, callback_fn, numbers, folder, chosen)
 
     @documented(ReportOptions)
     def report(
@@ -224,7 +225,7 @@ class SummaryLandscape:
         """
         from .report.report import make_report
 
-        folder = _output_folder(self._path, output)
+        folder = _output_folder(self._path, output, rehearsal=options.get("dry_run", False))
         return make_report(self, RunDirectory(self._path), callback_fn, recipes, folder, options)
 
     @documented(CheckOptions)
@@ -252,15 +253,17 @@ class SummaryLandscape:
             folder.remove_folder()
 
 
-def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None) -> AnyPath:
+def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None, *, rehearsal: bool) -> AnyPath:
     folder = run if output is None else check_directory("output", output)
     if isinstance(folder, RemotePath):
+        if rehearsal:
+            return folder
         try:
             folder.check_writable("output")
         except RunDirectoryError as error:
             raise LandscapeWriteError(f'{error} Or keep the files on this machine: output="landscapes".') from error
         return folder
-    return make_output_folder("output", folder)
+    return make_output_folder("output", folder, rehearsal=rehearsal)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,8 @@ class DataSetDescription:
 class EvaluatorDescription:
     """What an evaluator says of itself; all workers of a pool must say the same.
 
-    Metrics, samples_sha256, partition_dependent, plan, notes and partition are preliminary until ``Evaluator.load``.
+    Metrics, samples_sha256, partition_dependent, is_sum, plan, notes and partition are preliminary until
+    ``Evaluator.load``.
 
     Attributes:
         space: the network's description.
@@ -135,6 +136,7 @@ class EvaluatorDescription:
         groups_sha256: of each sample's group; empty without groups.
         kept: the samples whose losses are kept, of each data set; empty where none are.
         partition: how the loss and the metrics are added up; None where that is no question.
+        is_sum: whether the loss is known to be a sum over samples, and no mean.
         splits: whether ``Evaluator.measure`` gives the sums of single samples where it is asked for them.
         held: what other workers of this machine need to use this one's samples; empty where they cannot.
 
@@ -156,6 +158,7 @@ class EvaluatorDescription:
     groups_sha256: str = ""
     kept: tuple[KeptSamples, ...] = ()
     partition: Partition | None = None
+    is_sum: bool = False
     splits: bool = False
     held: bytes = field(default=b"", compare=False, repr=False)
 

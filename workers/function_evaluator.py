@@ -81,8 +81,9 @@ class FunctionEvaluator(Evaluator):
                 f"{error}"
             ) from error
         digest = hashlib.sha256()
-        for array in samples:
-            digest.update(np.ascontiguousarray(array).tobytes())
+        for array in map(np.ascontiguousarray, samples):
+            # Of objects an array has but the addresses.
+            digest.update(repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes())
         self._description = EvaluatorDescription(
             space=arrays,
             metrics=metrics,

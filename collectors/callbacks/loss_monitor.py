@@ -56,7 +56,9 @@ class LossMonitor(BuiltInCallback):
         epoch, step = params.get("cur_epoch_num", 1), params["cur_step_num"]
         prints = self._is_time_to_print(step)
         in_epoch = params.get("batch_num") if self._data_has_length else None
-        step = int((step - 1) % in_epoch + 1 if in_epoch else step - self._epoch_start)
+        # A trainer that counts the steps of an epoch knows best, as after a resume with other batches.
+        counted = getattr(run_context, "epoch_steps", None)
+        step = counted or int((step - 1) % in_epoch + 1 if in_epoch else step - self._epoch_start)
         self._unread.append((epoch, step, loss))
         if prints or isinstance(loss, float) or len(self._unread) >= _UNREAD_LIMIT:
             self._read_losses(run_context)

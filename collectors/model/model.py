@@ -297,6 +297,8 @@ class Model:
                 self._scaler = torch.amp.GradScaler(forward.device.type, enabled=forward.scales_loss)
             else:
                 self._scaler = self._loss_scale.scaler(forward.device.type)
+        # An error in the middle of a step leaves it thinking that the gradients of the next one are unscaled.
+        getattr(self._scaler, "_per_optimizer_states", {}).clear()
         return OptimizerUpdate(
             self.optimizer, self._scaler, self._accumulation_steps, self._clip_gradients, forward.loss_is_sum
         )

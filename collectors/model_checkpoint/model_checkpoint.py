@@ -64,7 +64,7 @@ class ModelCheckpoint(BuiltInCallback):
         self._stateful = _check_stateful(stateful)
         self._latest = ""
         self._run: CheckpointRun | None = None
-        self._is_entered = False
+        self._entered: list[bool] = []  # of each context that is open, whether a run was open before
 
     @property
     def latest_ckpt_file_name(self) -> str:
@@ -128,12 +128,13 @@ class ModelCheckpoint(BuiltInCallback):
                 )
 
     def __enter__(self) -> Self:
-        self._is_entered = True
+        self._entered.append(self._run is not None)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_entered = False
-        self._close()
+        # An evaluation inside a training, which enters its callbacks too, does not end that.
+        if not self._entered.pop():
+            self._close()
 
     def _begin(self, params: dict[str, Any], steps_done: int) -> None:
         self._close()
@@ -155,7 +156,7 @@ class ModelCheckpoint(BuiltInCallback):
 
     def _end(self, run: CheckpointRun, run_context: RunContext) -> None:
         run.end(run_context)
-        if not self._is_entered:
+        if not self._entered:
             self._close()
 
     def _close(self) -> None:

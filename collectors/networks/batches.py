@@ -37,6 +37,10 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     """Returns the nested tuples and dictionaries with every leaf replaced."""
     if isinstance(value, Mapping):
         return mapping_like(value, {key: map_leaves(function, item) for key, item in value.items()})
+    if is_packed(value):
+        # How many of the sequences have a step is for the host, wherever the rest is.
+        found = {name: getattr(value, name) for name in ("data", "sorted_indices", "unsorted_indices")}
+        return value._replace(**{name: function(item) for name, item in found.items() if item is not None})
     if isinstance(value, tuple | list):
         return tuple_like(value, [map_leaves(function, item) for item in value])
     if is_graph(value):

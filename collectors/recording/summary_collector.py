@@ -249,7 +249,7 @@ class SummaryCollector(CollectingCallback):
                 there, or it is a URL where nothing can be written.
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
-        if not self._is_entered:
+        if not self._entered:
             raise RuntimeError("snapshot belongs inside `with collector:`, which waits until everything is on disk.")
         if self._landscape is None:
             raise ValueError("snapshot needs collect_landscape, which says which numbers are saved; it is None.")

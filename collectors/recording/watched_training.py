@@ -32,14 +32,15 @@ class CollectingCallback(BuiltInCallback):
 
     def __init__(self) -> None:
         super().__init__()
-        self._is_open = self._is_entered = False
+        self._is_open = False
+        self._entered: list[bool] = []  # of each context that is open, whether a training was open before
         self._recorder: TrajectoryRecorder | None = None
         self._records: SummaryCollection | None = None
         self._snapshots: Snapshots | None = None
         self._ended: Parameters | None = None
 
     def __enter__(self) -> Self:
-        self._is_entered = True
+        self._entered.append(self._is_open or self._snapshots is not None)
         return self
 
     def begin(self, run_context: RunContext) -> None:
@@ -83,7 +84,7 @@ class CollectingCallback(BuiltInCallback):
             self.record_evaluation(parameters_of(run_context))
         elif self._is_open:
             self._end_training(parameters_of(run_context))
-            if not self._is_entered:
+            if not self._entered:
                 self._finish(None)
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
@@ -91,8 +92,9 @@ class CollectingCallback(BuiltInCallback):
         self._finish(error)
 
     def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
-        self._is_entered = False
-        self._finish(error)
+        # An evaluation inside a training, which enters its callbacks too, does not end that.
+        if not self._entered.pop():
+            self._finish(error)
 
     def _begin(self, parameters: Parameters) -> None:
         if self._is_open:
@@ -246,8 +248,10 @@ class WatchedTraining:
             if parameters and error is None:
                 epochs = parameters["epoch_num"] or parameters["cur_epoch_num"] or None
                 self._collector._end_training({**parameters, "epoch_num": epochs})
-        finally:
-            self._collector._finish(error)
+        except BaseException as failure:
+            self._collector._finish(failure)
+            raise
+        self._collector._finish(error)
 
     def _call(self, hook: Callable[[RunContext], None], context: RunContext) -> None:
         # A loop may go on after its collector was closed.

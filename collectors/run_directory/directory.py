@@ -14,7 +14,7 @@ from ..files.local_files import TemporaryFolder, remove_stale_temporaries
 from ..files.locks import WITHOUT_LOCKS, LockHeldError, Marker, ProcessLock, WriteLock, holder
 from ..files.places import AnyPath, LocalCopies, check_directory, lost_slashes_hint, write_to
 from ..files.remote_path import RemotePath
-from ..networks.weight_space import State, WeightSpace
+from ..networks.weight_space import State, WeightSpace, some_names
 from ..weights.aligned import CompletedState, align
 from ..weights.safetensors_file import CheckpointFile, StateReader, write_checkpoint
 from .metadata import RunMetadata
@@ -135,9 +135,10 @@ class RunDirectory:
         name = self.metadata.files.get(number)
         unit = self.settings.unit
         if name is None:
+            there = some_names(sorted(self.metadata.files))
             raise CheckpointError(
-                f"{self.path} has no checkpoint of {unit} {number}; it has {sorted(self.metadata.files)}. Choose one "
-                "of these, or train until that number is reached."
+                f"{self.path} has no checkpoint of {unit} {number}; it has [{there}]. Choose one of these, or train "
+                "until that number is reached."
             )
         path = self._folder / name
         if not self._has(number):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
+import reprlib
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ..errors import CheckpointError, RunDirectoryError
 from ..files.file_kinds import ENOUGH_BYTES
@@ -16,6 +17,7 @@ from ..weights.aligned import FrozenParameters
 from ..weights.safetensors_file import CheckpointFile, StateReader
 from .directory import METADATA_NAME, CheckpointFolder, RunDirectory, check_lies_in_folder
 from .metadata import NamedFile, RunMetadata
+from .settings import LandscapeSettings
 
 EXISTING = ("error", "resume", "overwrite")
 _LONGEST_NETWORK_NAME = 40
@@ -125,14 +127,20 @@ def _check_names(folder: CheckpointFolder, new: RunMetadata, existing: str, know
             )
 
 
+def _differing(settings: LandscapeSettings, other: LandscapeSettings) -> str:
+    """Returns those settings that differ from the others."""
+    names = (item.name for item in fields(settings) if getattr(settings, item.name) != getattr(other, item.name))
+    return f"LandscapeSettings({', '.join(f'{name}={reprlib.repr(getattr(settings, name))}' for name in names)})"
+
+
 def _resume(
     folder: CheckpointFolder, old: RunMetadata, new: RunMetadata, space: WeightSpace, start: int
 ) -> FrozenParameters | None:
     run, settings = folder.path.parent, new.settings
     if old.settings != settings:
         raise RunDirectoryError(
-            f"{run} cannot be resumed: it was collected with {old.settings}, now it is "
-            f"{settings}. Use equal settings or another summary_dir."
+            f"{run} cannot be resumed: it was collected with {_differing(old.settings, settings)}, now it is "
+            f"{_differing(settings, old.settings)}. Use equal settings or another summary_dir."
         )
     if old.network != new.network or old.framework != new.framework:
         raise RunDirectoryError(

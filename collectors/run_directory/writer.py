@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,7 +23,7 @@ from ..networks.readers import describe_network, repeated_reader, sharded_reader
 from ..networks.weight_space import WeightSpace, describe_arrays, some_names
 from ..process_rank import is_first_rank, on_first_rank
 from ..validation import check_int, wrong_type
-from ..weights.aligned import FrozenParameters, frozen_state
+from ..weights.aligned import FrozenParameters, as_array, frozen_state
 from ..weights.safetensors_file import STORABLE_DTYPES, MemoryState
 from .directory import CheckpointFolder
 from .existing_run import checkpoint_name, remove_run, take_over
@@ -93,6 +94,11 @@ class RunWriter:
         self._warn_of_change(number, state)
         self._jobs.submit(functools.partial(self._write_checkpoint, number, state))
 
+    @property
+    def step_per_epoch(self) -> int | None:
+        """That of this training or, after a resume, of its first part; None where it is not known."""
+        return self._metadata.step_per_epoch
+
     def set_step_per_epoch(self, steps: int) -> None:
         if self._metadata.step_per_epoch is None:
             self._metadata.step_per_epoch = steps
@@ -132,8 +138,9 @@ class RunWriter:
         missing = sorted(settings.numbers.difference(self._metadata.files))
         if missing and error is None:
             warnings.warn(
-                f"training ended at {settings.unit} {reached} without saving {missing} of collect_landscape's "
-                "intervals; landscapes are drawn from the checkpoints that exist, at least three for each interval.",
+                f"training ended at {settings.unit} {reached} without saving [{some_names(missing)}] of "
+                "collect_landscape's intervals; landscapes are drawn from the checkpoints that exist, at least three "
+                "for each interval.",
                 stacklevel=4,
             )
 
@@ -209,7 +216,7 @@ class TrajectoryRecorder:
         self._steps_in_epoch = 0
         # Whether the weights are others than those with which the last epoch ended.
         self._moves_later = False
-        self._is_inside_epoch = bool(step_per_epoch) and self._step != self._epoch * (step_per_epoch or 0)
+        self._is_inside_epoch = self._is_after_steps(step_per_epoch)
         # After a resume in the middle of an epoch, the first epoch's end would teach a wrong number of steps.
         self._epoch_is_whole = self._step == 0
         self._writer: RunWriter | None = None
@@ -233,6 +240,8 @@ class TrajectoryRecorder:
             )
 
         self._on_first_rank(open_directory)
+        if self._writer is not None and not self.is_sharded:
+            self._is_inside_epoch = self._is_after_steps(step_per_epoch or self._writer.step_per_epoch)
         try:
             if settings.unit == "step" or not self._is_inside_epoch:
                 self._save_if_asked(settings.unit)
@@ -244,6 +253,11 @@ class TrajectoryRecorder:
     def is_sharded(self) -> bool:
         """Whether the parameters are divided among processes, which then wait for each other."""
         return self._shards is not None
+
+    def _is_after_steps(self, step_per_epoch: int | None) -> bool:
+        """Returns whether steps were made since the last epoch ended; False where nobody knows."""
+        # Of the first epoch that is known without its length.
+        return self._step != self._epoch * step_per_epoch if step_per_epoch else self._step > self._epoch == 0
 
     @property
     def _number(self) -> int:
@@ -319,7 +333,7 @@ class Snapshots:
                 f"number must grow from snapshot to snapshot, but {number} follows {self._last}; count "
                 f"{self._settings.unit}s from the beginning of the training."
             )
-        state = {str(name): np.array(array) for name, array in arrays.items()}
+        state = {str(name): _copied(f"arrays[{name!r}]", array) for name, array in arrays.items()}
         space = describe_arrays(state, self._network)
         if self._space is not None and space != self._space:
             lines = "\n  ".join(self._space.differences(space)[:20])
@@ -339,3 +353,18 @@ class Snapshots:
         if writer is not None:
             # Nobody says whether the model went on training behind the last snapshot, so no number is the last.
             writer.finish(self._last or 0, error)
+
+
+def _copied(label: str, value: object) -> NDArray[Any]:
+    """Returns a copy of an array, of a tensor of PyTorch, or of numbers, which a checkpoint can hold."""
+    try:
+        array = (
+            as_array(label, value)
+            if isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ()))
+            else np.array(value)
+        )
+    except ValueError:  # lists of several lengths
+        array = np.array(None)
+    if array.dtype.name not in STORABLE_DTYPES:
+        raise wrong_type(label, f"an array of numbers of one of {sorted(STORABLE_DTYPES)}", value)
+    return array

@@ -19,7 +19,8 @@ def gradient_descent_rates(directory: AnyPath, steps: Sequence[int]) -> list[flo
     """Returns gradient descent's rate at each step, None before the first record; None if the optimizer is another."""
     found, lineages = _recorded(directory, "learning_rate/auto")
     # The optimizer is recorded when training ends. Nothing is read behind a URL, or without TensorBoard.
-    if not found or not lineages or str(lineages[-1].get("optimizer", "")) not in _GRADIENT_DESCENT:
+    optimizers = [str(facts["optimizer"]) for facts in lineages if "optimizer" in facts]  # an evaluation has none
+    if not found or not optimizers or optimizers[-1] not in _GRADIENT_DESCENT:
         return None
     recorded = list(found)
     # Between recorded steps the last one counts, and at step 0, before training, the first.

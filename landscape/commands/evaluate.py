@@ -21,6 +21,7 @@ from ..planes.plane_file import read_directions
 from ..record.hdf5 import LANDSCAPE
 from ..record.option import Option
 from ..record.options import OPTIONS
+from ..record.run import Run
 from ..record.whole_file import holds_ours, path_of
 from ..record.writer import output_file
 from .arguments import TypedCheckpoint, check_left_out, integers, load_function, needed, one_or_each
@@ -53,6 +54,7 @@ _KEPT = (
     *WORKER_OPTIONS, "device_ids", "budget", "progress", "plan", "sample_memory", "compile", "dry_run", "sampling",
     "tolerance", "relative_tolerance", "limits", "margin", "run", "output",
 )  # fmt: skip
+_WHERE = (*WORKER_OPTIONS, "device_ids")
 _CALLED = {
     OTHER_GRID: "Put that file back, if the landscape was moved or copied without it. Or run the command that measured "
     "the landscape (landscape evaluate or landscape connect) once more, with another --size or --points and the same "
@@ -227,10 +229,14 @@ def evaluate(
     output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
     # Without a checkpoint the network is needed here anyway.
     call = FirstCall(load_function(function), options if found else None)
-    shared = ("num_samples", "samples", "seed_each_point", "address", "progress", "device_ids", "dry_run")
+    shared = ("num_samples", "samples", "seed_each_point", "sample_memory", "plan", "progress", "dry_run", *_WHERE)
     # Of the same plane: what an earlier call found is read.
     where = {**{name: options[name] for name in shared}, "kept_beside": None if options["overwrite"] else output}
+    # Eigenvectors are found and the plane is measured within one budget.
+    clock = Run.checked(options)
     plane = _plane(chosen, found, call, of_plane, options["seed"], where)
+    if options["budget"] is not None:
+        options["budget"] = clock.left
     return _shown(measure(plane, call, size=points, output=output, **options))
 
 

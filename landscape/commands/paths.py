@@ -87,6 +87,8 @@ def connect(
             "for --kind line, which needs no fitting",
             {name: value for name, value in fitting.items() if value != _FITTING[name].default},
         )
+    elif options["save_directions"]:
+        check_left_out("for a curve, whose control points are kept in any case", {"save_directions": True})
     if align and output is not None and output.lower().endswith(_WEIGHTS):
         nothing = f"with --output {output}, for which nothing is measured"
         check_left_out(nothing, {"kind": None if kind == "line" else kind, "dry_run": options["dry_run"]})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -40,6 +42,10 @@ _ONE_EACH = (
     "this is about these two networks, not about the recipes: another seed may turn it round. Give at least "
     f"{FEWEST} networks of each."
 )
+
+_Needed: TypeAlias = Callable[..., int | None]
+"""Tells how many would show an effect, in an interval of that confidence."""
+_UNKNOWN: _Needed = functools.partial(count_needed, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -135,9 +141,8 @@ def answer_pairs(data: ComparisonData, measure: str = RISE) -> Answers:
     return Answers(_answer(measure, *parts) for parts in zip(pairs, differences, corrected, strict=True))
 
 
-def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> tuple[Estimate, str, str, int | None]:
-    """Returns how a pair differs, the method, a reason and how many are needed, as an ``Answer`` has them."""
-    confidence = data.attributes["confidence"]
+def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> tuple[Estimate, str, str, _Needed]:
+    """Returns how a pair differs, the method and a reason, as an ``Answer`` has them, and how many are needed."""
     rows = [rows_of(data, recipe) for recipe in pair]
     of_all, lines, of_lines = values_of(data, measure), rises_of(data), measure == RISE
     values = [of_all[of_recipe] for of_recipe in rows]
@@ -150,18 +155,19 @@ def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> tu
     unknown = Estimate(means[0] - means[1], math.nan, 0.0)
     if any(np.isnan(item).any() for item in values):
         remedy = "; measure it with trace_lines=30" if measure == "trace" and np.isnan(of_all).all() else ""
-        return unknown, "", f"for some networks there is no {measure}: {measure_text(data, measure)}{remedy}", None
+        reason = f"for some networks there is no {measure}: {measure_text(data, measure)}{remedy}"
+        return unknown, "", reason, _UNKNOWN
     both = _in_pairs(data, *pair)
     if both is not None and len(both[0]) >= FEWEST:
         apart = lines[both[0]] - lines[both[1]]
         each = apart.mean(1) if of_lines else of_all[both[0]] - of_all[both[1]]
         estimate = crossed_mean(apart) if of_lines else mean(each)
-        needed = count_needed(float(each.std(ddof=1)), effect, confidence, estimate.floor)
+        needed = functools.partial(count_needed, float(each.std(ddof=1)), effect, floor=estimate.floor)
         return estimate, PAIRED, caution, needed
     if min(counts) >= FEWEST:
         estimate = crossed_difference(*(lines[of_recipe] for of_recipe in rows)) if of_lines else welch(*values)
         spread = math.sqrt(sum(float(item.var(ddof=1)) for item in values) / 2)
-        return estimate, WELCH, caution, count_needed(spread, effect, confidence, estimate.floor, sides=2)
+        return estimate, WELCH, caution, functools.partial(count_needed, spread, effect, floor=estimate.floor, sides=2)
     if counts == [1, 1] and of_lines:
         weights = data.block_size if data.block_size.size else np.ones(1)
         counted = weights > 0  # a block in which no sample counts has no loss
@@ -170,13 +176,14 @@ def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> tu
         blocks = bootstrap_difference(one, other, weights[counted], seed=int(data.attributes["seed"]))
         between = float((lines[rows[0][0]] - lines[rows[1][0]]).std(ddof=1)) if lines.shape[1] > 1 else math.nan
         method = BOOTSTRAP if data.block_size.size else OF_DIRECTIONS
-        return replace(blocks, value=unknown.value), method, _ONE_EACH, count_needed(between, effect, confidence)
+        needed = functools.partial(count_needed, between, effect, floor=blocks.floor)
+        return replace(blocks, value=unknown.value), method, _ONE_EACH, needed
     few = " and ".join(f"{count} of {name}" for name, count in zip(pair, counts, strict=True) if count < FEWEST)
-    return unknown, "", f"an interval needs at least {FEWEST} networks of each, but there are {few}", None
+    return unknown, "", f"an interval needs at least {FEWEST} networks of each, but there are {few}", _UNKNOWN
 
 
 def _answer(
-    measure: str, pair: tuple[str, str], difference: tuple[Estimate, str, str, int | None], corrected: Corrected
+    measure: str, pair: tuple[str, str], difference: tuple[Estimate, str, str, _Needed], corrected: Corrected
 ) -> Answer:
     estimate, method, reason, needed = difference
     low, high = estimate.interval(corrected.confidence)
@@ -190,7 +197,7 @@ def _answer(
         verdict = f"{higher} is {words.higher}" if words.lower == "sharper" else f"{lower} is {words.lower}"
     return Answer(
         *pair, measure, estimate.value, low, high, corrected.confidence, corrected.p_value, method, verdict, reason,
-        needed,
+        needed(confidence=corrected.confidence),
     )  # fmt: skip
 
 

@@ -135,7 +135,7 @@ def _answer_lines(answer: Answer, pairs: int) -> list[str]:
     ]
     if answer.reason:
         lines.append(f"  {capital(answer.reason)}")
-    if answer.needed is not None or answer.method in (WELCH, PAIRED):
+    if answer.needed is not None or answer.method in (WELCH, PAIRED, BOOTSTRAP):
         lines.append(f"  {what_shows(answer)}")
     return lines
 
@@ -143,7 +143,8 @@ def _answer_lines(answer: Answer, pairs: int) -> list[str]:
 def what_shows(answer: Answer) -> str:
     """Returns how many networks or directions would show a difference of 10 %, in a sentence."""
     if answer.needed is None:
-        return f"More networks alone would not show a difference of {100 * EFFECT:g} %; measure more directions."
+        what, remedy = ("directions", "samples") if answer.method == BOOTSTRAP else ("networks", "directions")
+        return f"More {what} alone would not show a difference of {100 * EFFECT:g} %; measure more {remedy}."
     unit = "directions" if answer.method in (BOOTSTRAP, OF_DIRECTIONS) else "networks of each recipe"
     return f"With {answer.needed} {unit} at least, a difference of {100 * EFFECT:g} % would show in 4 of 5 cases."
 

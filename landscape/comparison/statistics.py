@@ -23,7 +23,7 @@ class Estimate:
     value: float
     error: float  # its standard error; NaN where nothing is known of it
     degrees: float  # of freedom of that error
-    floor: float = 0.0  # variance in it that no number of networks takes away, as that of the directions
+    floor: float = 0.0  # variance in it that no larger count takes away, as that of the directions or the samples
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Returns Student's interval; NaN where nothing is known of the error."""
@@ -135,7 +135,7 @@ def bootstrap_difference(
     total = max(2 * (by_directions + by_blocks) - by_both, by_directions, by_blocks)
     spread = by_directions**2 / (directions - 1) + by_blocks**2 / (blocks - 1)
     degrees = (by_directions + by_blocks) ** 2 / spread if spread else math.inf
-    return Estimate(value, math.sqrt(total), degrees)
+    return Estimate(value, math.sqrt(total), degrees, by_blocks)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ _LINES = 5  # of the random numbers for lines
 # A larger rise is no parabola, and a smaller one drowns in the rounding of float32.
 _RISE = 1e-3
 _FIRST_STEP = 1e-2
+_OF_ROUNDING = 1000
 _PILOTS = 3
 _SEARCHES = 10
 _HALVINGS = 3
@@ -66,12 +67,14 @@ class _Lines:
         values = [np.asarray(self._parameters[name], np.float64) for name in self._layout.names]
         size = np.sqrt(sum(float(np.square(value).sum()) for value in values) / self._layout.dimension)
         step = float(_FIRST_STEP * (size or 1.0))
+        # Of a loss of zero no rise is small; but a step must not drown in the rounding of the weights.
+        least = _OF_ROUNDING * float(np.finfo(self._layout.dtype).eps) * (size or 1.0)
         for _ in range(_SEARCHES):
             found = self.second_differences(range(pilots), step)
             ratio = _RISE * abs(self._here) / max(float(np.abs(found).mean()) * step**2 / 2, np.finfo(float).tiny)
-            if 0.25 <= ratio <= 4:
+            if 0.25 <= ratio <= 4 or (ratio < 1 and step <= least):
                 break
-            step *= float(np.clip(np.sqrt(ratio), 0.1, 10))
+            step = max(step * float(np.clip(np.sqrt(ratio), 0.1, 10)), least)
         for _ in range(_HALVINGS):
             halved = self.second_differences(range(pilots), step / 2)
             if np.abs(halved - found).mean() <= _AGREE * np.abs(halved).mean():
@@ -79,7 +82,8 @@ class _Lines:
             step, found = step / 2, halved
         warn_user(
             f"along random lines the loss is no parabola, also not over a step of {step:.1g}: the trace depends on the "
-            "step. Kinks (ReLU, max pooling) do that; where derivatives exist, measure_curvature leaves them out.",
+            "step. Kinks (ReLU, max pooling) do that, and so does a loss of about zero, in whose rounding its rise "
+            "drowns; where derivatives exist, measure_curvature leaves kinks out.",
         )
         return step
 

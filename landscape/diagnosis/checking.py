@@ -71,7 +71,7 @@ class _Check:
             first = FirstCall(self._callback_fn, self._chosen)
             states = self._states(first.space)
             self._measured = measure_run(first, states, self._chosen)
-            self._result = FirstCall(self._callback_fn)()
+            self._result = FirstCall(self._callback_fn).result()
         description = self._measured.description
         if lost := [number for number in self._numbers if number > self._measured.last]:
             seen = f"the weights are not finite at {unit}{'s' * (len(lost) > 1)} {some_names(lost)}."

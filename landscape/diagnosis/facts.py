@@ -77,7 +77,13 @@ def logged_facts(compared: Comparison | None, training: RecordedTraining, unit: 
             "sums over batches whose size nobody recorded: check cannot tell whether this is the loss that was trained."
         ]
     else:
-        texts = [f"{row.text(unit)}." for row in compared.trained]
+        of_set = f"on {compared.data_set!r}, " if compared.data_set else ""
+        texts = [f"{of_set}{row.text(unit)}." for row in compared.trained]
+        if compared.data_set:
+            texts.append(
+                "those of the main data set, which pictures show first, do not fit: as it should be if training never "
+                f"had its samples, but those of {compared.data_set!r}."
+            )
         if compared.fits and _WIDE <= compared.least_factor < math.inf:
             times = f"{compared.least_factor:.2g}"
             texts.append(f"these ranges are wide: a loss up to {times} times as high as logged would not be noticed.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,11 @@ class LossCheck:
         if factor is None:
             factor = self._factor(measured)
         steps = {number: number * steps_of for number in self.states}
-        found = [compare(losses, steps, self.training.losses, factor) for losses in measured.losses.values()]
+        logged = self.training.losses
+        found = [
+            replace(compare(losses, steps, logged, factor), data_set=name if place else "")
+            for place, (name, losses) in enumerate(measured.losses.items())
+        ]
         best = next((item for item in found if item.fits), found[0])
         # Where nothing says how large a batch was, sums can be told from means alone.
         return best if not self._is_of_unknown_batches(measured) or _is_mean(best) else None

@@ -116,6 +116,7 @@ class Comparison:
 
     rows: tuple[ComparedLoss, ...]
     first: int  # number of the network before training, which tells least; -1 where none is
+    data_set: str = ""  # whose losses these are, where they are not the main one's
 
     @property
     def trained(self) -> tuple[ComparedLoss, ...]:
@@ -158,9 +159,11 @@ class Comparison:
 
     @property
     def does_not_fall(self) -> bool:
-        """Whether the measured loss stays about where it was, while what was logged fell to its half."""
+        """Whether the measured loss stays about where it was, while what was logged fell by half of its size."""
         first, last = self.rows[0], self.rows[-1]
-        return last.measured > 0.9 * first.measured and last.logged < 0.5 * first.logged
+        return first.measured - last.measured < 0.1 * abs(first.measured) and first.logged - last.logged > 0.5 * abs(
+            first.logged
+        )
 
     def _most(self, verdicts: list[bool]) -> bool:
         return sum(verdicts) >= max(2, len(verdicts) / 2)

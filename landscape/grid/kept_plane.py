@@ -77,8 +77,14 @@ def keep_plane(stored: Stored[LandscapeData], plane: Plane, run: Run) -> Plane:
     if stored.record is not None:
         check_vectors(stored.record, curvature_attribute(plane), path)
     if kept is None and not run.rehearsal:
-        write_plane(directions_path(path), plane, "then run again")
-        note_file(directions_path(path))
+        place = directions_path(path)
+        if place.exists() and not run.overwrite:
+            raise LandscapeIdentityError(
+                f"{place} holds the directions of another landscape, which may not be found again with the same bits; "
+                "it was left as it is. Move it elsewhere, choose another output, or pass overwrite=True to replace it."
+            )
+        write_plane(place, plane, "then run again")
+        note_file(place)
     return plane
 
 
@@ -87,12 +93,17 @@ def is_of_another_plane(stored: Stored[LandscapeData], plane: Plane) -> bool:
     return record is not None and record.attributes.get("identity", {}).get("plane") != plane.identity
 
 
+def have_same_vectors(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Returns whether two landscapes, by their attributes, lie along the same eigenvectors, if along any."""
+    known, wanted = one.get(CURVATURE), other.get(CURVATURE)
+    if not isinstance(known, Mapping) or not isinstance(wanted, Mapping):
+        return True
+    return bool(known.get(_DIGESTS) == wanted.get(_DIGESTS))
+
+
 def check_vectors(stored: LandscapeData, now: Mapping[str, Any], path: AnyPath) -> None:
     """Raises LandscapeIdentityError where points of a landscape were measured along other eigenvectors than now."""
-    known, wanted = (item.get(CURVATURE) for item in (stored.attributes, now))
-    if not isinstance(known, Mapping) or not isinstance(wanted, Mapping):
-        return
-    if known.get(_DIGESTS) != wanted.get(_DIGESTS) and (stored.status == PointStatus.MEASURED).any():
+    if not have_same_vectors(stored.attributes, now) and (stored.status == PointStatus.MEASURED).any():
         raise LandscapeIdentityError(
             f"landscape file {path} was measured along other eigenvectors than those of this run: the ones that were "
             f"kept in {directions_path(path).name} beside it are gone or replaced, and computed again they have other "

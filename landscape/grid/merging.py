@@ -5,24 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from collectors.files.local_files import write_bytes
-from collectors.files.places import AnyPath, is_url
+from collectors.files.places import is_url
 from collectors.validation import check_path
 from workers.measuring.checks import check_same_values, closeness_elsewhere
 
-from ..errors import LandscapeGridError
-from ..planes.plane_file import directions_path
+from ..errors import LandscapeGridError, LandscapeIdentityError
+from ..planes.plane_file import check_directions, directions_path
 from ..record.checks import PointStatus
-from ..record.identity import FURTHER_RUNS, RUN, check_identity, run_attributes
+from ..record.identity import check_identity
 from ..replacing import check_no_input
 from .checkpoints import PARTS
 from .data import LandscapeData
+from .kept_plane import have_same_vectors
 from .landscape_file import read_landscape, save_landscape
-from .resume import Overlap, grid_text, note_changes
+from .resume import Overlap, grid_text, note_changes, see_runs_from
 from .tasks import error_label, forget, forget_without_samples, values_and_status
 
 _SAME_LANDSCAPE = "Merge files of one landscape: the same call with another share."
@@ -39,10 +39,13 @@ def merge_files(files: Sequence[str | os.PathLike[str]], output: str | os.PathLi
     path = check_path("output", output)
     check_no_input("output", path, different)
     landscapes = [read_landscape(file) for file in different]
-    planes = [directions_path(item.path) for item in landscapes if isinstance(item.path, Path)]
+    places = [directions_path(item.path) for item in landscapes if isinstance(item.path, Path)]
+    planes = [place for place in places if isinstance(place, Path) and place.exists()]
+    if planes:
+        check_directions(path)
     saved = save_landscape(path, merge_landscapes(landscapes, path.absolute().parent), overwrite=overwrite)
     # Eigenvectors cannot be found a second time with the same bits.
-    for plane in [place for place in planes if isinstance(place, Path) and place.exists()][:1]:
+    for plane in planes[:1]:
         write_bytes(saved.with_name(directions_path(saved).name), plane.read_bytes())
     return saved
 
@@ -59,26 +62,26 @@ def merge_landscapes(landscapes: Sequence[LandscapeData], folder: Path) -> Lands
     finished = not any((status == PointStatus.PENDING).any() for status in first.statuses)
     first.attributes["sampling"] = {"mode": "full", "finished": finished}
     if first.path is not None:
-        _see_runs_from(folder, first.path.parent, first.attributes)
+        see_runs_from(folder, first.path.parent, first.attributes)
     first.path = None
     return first
 
 
-def _see_runs_from(folder: Path, before: AnyPath, attributes: dict[str, Any]) -> None:
-    """Has the ways to a landscape's runs begin in another folder."""
-    if RUN not in attributes and "intervals" not in attributes:
-        return
-
-    def place(way: str) -> Any:
-        return way if is_url(way) else before / way
-
-    further = {name: place(way) for name, way in attributes.pop(FURTHER_RUNS, {}).items()}
-    attributes |= run_attributes(place(attributes.pop(RUN, ".")), further, folder)
-
-
 def _check_mergeable(first: LandscapeData, other: LandscapeData) -> None:
     before, now = (data.attributes.get("identity", {}) for data in (first, other))
+    if not (before and now):
+        path = other.path if before else first.path
+        raise LandscapeIdentityError(
+            f"landscape file {path} does not say how it was measured (it was imported, or made by hand), so it cannot "
+            "be merged: nobody knows whether its points are of the same landscape."
+        )
     check_identity(before, now, str(first.path), _SAME_LANDSCAPE)
+    if not have_same_vectors(first.attributes, other.attributes):
+        raise LandscapeIdentityError(
+            f"landscape files {first.path} and {other.path} cannot be merged: each call found eigenvectors of its own, "
+            "and theirs differ. Measure such a landscape in one call; or let the second one begin with the first one's "
+            "file of directions beside its own."
+        )
     who = [None if data.checkpoints is None else data.checkpoints.sha256 for data in (first, other)]
     if not Overlap(first, other.x, other.y).is_whole or who[0] != who[1]:
         grids = [grid_text(data.x, data.y) for data in (first, other)]

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from collectors.files.places import AnyPath, is_url
 from collectors.shapes import Float64, Int64
 from workers.measurement_plan import plan_text
 
 from ..errors import LandscapeGridError
 from ..record.checks import PointStatus
 from ..record.driver import Stored
-from ..record.identity import FUNCTION, FURTHER_RUNS, RUN
+from ..record.identity import FUNCTION, FURTHER_RUNS, RUN, run_attributes
 from ..roles import NO_RUN
 from ..sampling.grids import coinciding
 from .checkpoints import CheckpointsData
@@ -95,18 +96,32 @@ def begun_before(
                 kept = f"it has every point of {asked}, and more: it stays on {has}"
             else:
                 record, kept = _carried_over(record, fresh)
-        # Where to find function and run is no part of the identity either.
-        record.attributes |= {
-            name: fresh.attributes[name] for name in (FUNCTION, RUN, FURTHER_RUNS) if name in fresh.attributes
-        }
     elif source is not None:
         record, kept = _carried_over(source, fresh)
         record.attributes["created"] = fresh.attributes["created"]
+        if source.path is not None and stored.path is not None:
+            see_runs_from(stored.path.parent, source.path.parent, record.attributes)
         note_changes(record.attributes, fresh.attributes)
     else:
         return fresh, ""
+    # Where to find function and run is no part of the identity either.
+    record.attributes |= {
+        name: fresh.attributes[name] for name in (FUNCTION, RUN, FURTHER_RUNS) if name in fresh.attributes
+    }
     _take_members(record, fresh)
     return record, kept
+
+
+def see_runs_from(folder: AnyPath, before: AnyPath, attributes: dict[str, Any]) -> None:
+    """Has the ways to a landscape's runs begin in another folder."""
+    if RUN not in attributes and "intervals" not in attributes:
+        return
+
+    def place(way: str) -> Any:
+        return way if is_url(way) else before / way
+
+    further = {name: place(way) for name, way in attributes.pop(FURTHER_RUNS, {}).items()}
+    attributes |= run_attributes(place(attributes.pop(RUN, ".")), further, folder)
 
 
 def _stays_on_its_grid(shared: Overlap, stored: LandscapeData, fresh: LandscapeData) -> bool:

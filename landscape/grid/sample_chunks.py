@@ -37,7 +37,8 @@ ITEM = 4
 LEVEL = 4
 """Of gzip: the higher ones save another per cent of float32 at twice the time."""
 
-_IN_MEMORY = 1 << 21
+# More than comes between two writes of a file, so that what waits is not written once more.
+_IN_MEMORY = 1 << 25
 _JOURNAL = b"summary-landscape samples 1\n"
 _RECORD = struct.Struct("<IQI")  # which data set, which point, how many bytes follow
 
@@ -76,7 +77,7 @@ class Chunks(ABC):
 
 
 class SpooledChunks(Chunks):
-    """Chunks in memory, from 2 MiB on in a temporary file that vanishes with its process, or in a journal."""
+    """Chunks in memory, from 32 MiB on in a temporary file that vanishes with its process, or in a journal."""
 
     def __init__(self) -> None:
         self.nbytes, self._spool = 0, _spool()

@@ -107,10 +107,12 @@ def measure_barrier(
         return None
     result = Barrier.of(Landscape(measured[0], report=measured[1]))
     loss = result.landscape.loss
-    missing = int((~np.isfinite(loss)).sum())
+    missing = int(np.isnan(loss).sum())
     if math.isnan(result.height):
         what = "was not measured" if PointStatus.PENDING in result.landscape.status[[0, -1]] else "is not finite"
         warn_user(f"the loss {what} at one of the two networks, so there is no barrier between them to speak of.")
+    elif result.height == math.inf:
+        warn_user("the loss is infinite between the two networks, and so is the barrier.")
     elif missing:
         warn_user(
             f"the loss is not finite, or was not measured, at {missing} of {len(loss)} points between the two "

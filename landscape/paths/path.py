@@ -131,7 +131,8 @@ class Path:
         Raises:
             PlaneError: the bend is on the line.
         """
-        return plane_of_points({**self._ends, _BEND: MemoryState(self.bend(self._farthest), _BEND)}, self.space)
+        name = next(name for name in (_BEND, f"{_BEND} of the curve", f"the {_BEND}") if name not in self._ends)
+        return plane_of_points({**self._ends, name: MemoryState(self.bend(self._farthest), name)}, self.space)
 
     def routes(self, points: int = 101) -> dict[str, Float64[np.ndarray, "points axes"]]:
         """Returns where the straight way and the curve run in ``plane``, for ``figures.plot_routes``.
@@ -205,8 +206,7 @@ class Path:
 
     @cached_property
     def _farthest(self) -> int:
-        places = np.arange(1, self.shape.bends + 1) / (self.shape.bends + 1)
-        return int(np.argmax(self._line.distances(places)))
+        return int(np.argmax(self._line.distances_of_bends()))
 
     @cached_property
     def _line(self) -> CurvedLine:

@@ -66,7 +66,13 @@ class CurvedLine(Plane):
 
     def distances(self, t: NDArray[Any]) -> Float64[np.ndarray, " places"]:
         """Returns how far the points at some places are from the straight line between the ends."""
-        shares = self.shares(t)
+        return self._from_chord(self.shares(t))
+
+    def distances_of_bends(self) -> Float64[np.ndarray, " bends"]:
+        """Returns how far the control points between the ends are from the straight line."""
+        return self._from_chord(np.eye(len(self.directions))[:-1])
+
+    def _from_chord(self, shares: Float64[np.ndarray, "places points"]) -> Float64[np.ndarray, " places"]:
         along = self.products[-1, -1]
         foot = np.clip(shares @ self.products[-1] / along, 0, 1)
         shares[:, -1] -= foot

@@ -232,7 +232,8 @@ def carry_out(
         run.say(f"{experiments[0].trial}, over {pool.description.num_samples:,} samples")
         measured = []
         for index, (experiment, file) in enumerate(zip(experiments, stored, strict=True)):
-            part = run if len(stored) == 1 else run.part(len(stored) - index)
+            # In a rehearsal those before spend nothing of the budget.
+            part = run if len(stored) == 1 else run.part(len(stored) - (0 if run.rehearsal else index))
             if not run.rehearsal:
                 measured.append(measure(experiment, file, pool, part))
                 continue

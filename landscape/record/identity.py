@@ -27,6 +27,8 @@ OF_LOSS = ("precision", "seed_each_point", "samples")
 """What the identity of every measured loss has."""
 FUNCTION = "function"
 """The attribute that names the callback_fn with which a landscape was measured."""
+REDUCTION = "reduction"
+"""The attribute that is "sum" where the loss is a sum over samples, and no mean; earlier versions lack it."""
 RUN = "run_directory"
 FURTHER_RUNS = "further_run_directories"
 """The attribute that says where the run of a landscape is, seen from the file, if the file does not lie in it."""
@@ -118,6 +120,7 @@ def measured_attributes(description: EvaluatorDescription) -> dict[str, Any]:
         **({"datasets": [data_set_json(item) for item in description.datasets]} if description.datasets else {}),
         "seed_each_point": description.options.seed_each_point,
         "partition_dependent": description.partition_dependent,
+        **({REDUCTION: "sum"} if description.is_sum else {}),
         "measurement_plan": description.plan.to_json(),
         "notes": list(description.notes),
         "created": moment.isoformat(timespec="seconds"),

@@ -184,11 +184,13 @@ class RemoteStore:
             self._kept = None
 
 
-def make_output_folder(name: str, folder: Path) -> Path:
-    """Makes the folder of landscape files, and those above it, where they are missing."""
+def make_output_folder(name: str, folder: Path, *, rehearsal: bool = False) -> Path:
+    """Makes the folder of landscape files, and those above it, where they are missing; a rehearsal only checks it."""
     check_can_be_directory(name, folder)
     if not folder.exists() and folder.suffix.lower() in (".h5", *(item for kind in _WRITTEN.values() for item in kind)):
         raise ValueError(f"{name} must be a directory for the files, such as landscapes, but got {folder.name!r}.")
+    if rehearsal:
+        return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -263,7 +263,8 @@ def _bends(bottom: LandscapeData) -> list[_Bend]:
         words = f"{count:,} samples" + (f" of {name}" if place else "")
         each = ((losses[0] - 2 * losses[1] + losses[2]) / bottom.x[2] ** 2)[counted]
         most = np.abs(each).sum() if kept.is_sum else np.abs(each).max()
-        bends.append(_Bend(words, number, float(most), too_few(each)))
+        weights = None if kept.weights is None else kept.weights[counted]
+        bends.append(_Bend(words, number, float(most), too_few(each, weights=weights)))
     return bends
 
 

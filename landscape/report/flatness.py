@@ -13,6 +13,7 @@ from ..comparison.facts import what_shows
 from ..curvature.data import CurvatureData
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
+from ..record.identity import REDUCTION
 from .end import SHARPNESS, eigenvalue
 from .measuring import Findings
 from .statement import Evidence, Found, Number, Statement, Unknown, percent, plus_minus
@@ -39,9 +40,7 @@ def answer_flatness(findings: Findings) -> Found:
     ring, left_out = (None, "") if around is None else _ring(around)
     if around is not None and ring is not None:
         how, distance = around.attributes.get("normalization"), RADIUS * float(around.directions.norms.mean())
-        change = (
-            f"{ring.value:.3g} on average ({ring.low:.3g} to {ring.high:.3g} at the measured points near it){left_out}"
-        )
+        change = f"{ring.value:.3g} on average ({ring.low:.3g} to {ring.high:.3g} at the points near it){left_out}"
         text = (
             f"A plane was measured around the end, of two random directions ({how}-normalized). At a distance of "
             f"{distance:.3g}, half the length of a direction, its loss differs from that of the end by {change}."
@@ -73,6 +72,8 @@ def _mean_curvature(curvature: CurvatureData, evidence: Evidence) -> Iterator[St
 
 def _edge(curvature: CurvatureData, evidence: Evidence) -> Iterator[Statement]:
     """Yields how the sharpness compares with gradient descent's limit, where its learning rate was recorded."""
+    if curvature.attributes.get(REDUCTION) == "sum":
+        return  # training takes the gradient of fewer samples, whose sum bends less
     rate = curvature.attributes.get("learning_rate")
     rate = rate.get(str(curvature.number[0])) if isinstance(rate, Mapping) else rate
     if isinstance(rate, int | float) and rate > 0:
@@ -107,9 +108,10 @@ def _over_the_run(along: CurvatureData) -> Iterator[Statement]:
                 *(f"{end.format(sign)} / {other.format(opposite)}" for sign, opposite in ("-+", "+-")),
                 kind="from the residuals of both", values="eigenvalues", residuals="residuals",
             ), " times that"  # fmt: skip
+        sharpest, end = (f"{unit} {along.number[row]}" for row in (top, last))
         text = (
-            f"Of {len(rows)} checkpoints, {unit} {along.number[top]} is the sharpest: its largest eigenvalue is "
-            f"{highest.value:.4g}. The largest eigenvalue of the last checkpoint is {plus_minus(number)}{times}."
+            f"Of {len(rows)} checkpoints, {sharpest} is the sharpest: its largest eigenvalue is {highest.value:.4g}. "
+            f"The largest eigenvalue of {end} is {plus_minus(number)}{times}."
         )
     yield Statement(text, number, ALONG)
 
@@ -143,22 +145,33 @@ def answer_recipes(findings: Findings) -> Found:
         return [Unknown(f"not known: {findings.missing['comparison']}")], []
     means = {item.recipe: item.mean for item in comparison.means()}
     radius = comparison.attributes["radius"]
-    statements, verdicts = [], []
+    statements: list[Statement] = []
+    verdicts: list[str] = []
     for place, answer in enumerate(comparison.table()):
         number = _number(comparison, answer, place)
+        reason = _with_left_out(comparison, answer)
+        if math.isnan(answer.difference):
+            verdicts.append(Unknown(f"not known for {answer.first} and {answer.second}: {reason}"))
+            continue
         rises = " and ".join(f"by {means[name]:.3g} for {name}" for name in (answer.first, answer.second))
         text = (
             f"Along random lines through the networks, to the radius {radius:g}, the loss rises on average {rises}; "
             f"the difference is {plus_minus(number)}"
         )
-        reason = f"; {answer.reason.rstrip('.')}" if answer.reason else ""
+        beside = f"; {answer.reason.rstrip('.')}" if answer.reason else ""
         needed = f" {what_shows(answer)}" if answer.needed is not None else ""
-        statements.append(Statement(f"{text}{reason}.{needed}", number, RECIPES))
-        undecided = {INCONCLUSIVE: "the interval of the difference holds 0", NO_INTERVAL: answer.reason}
+        statements.append(Statement(f"{text}{beside}.{needed}", number, RECIPES))
+        undecided = {INCONCLUSIVE: "the interval of the difference holds 0", NO_INTERVAL: reason}
         why = undecided.get(answer.verdict)
         unknown = Unknown(f"not known for {answer.first} and {answer.second}: {why}")
         verdicts.append(answer.verdict if why is None else unknown)
     return verdicts, statements
+
+
+def _with_left_out(comparison: Comparison, answer: Answer) -> str:
+    """Returns the reason that an answer gives, and why networks of its pair do not count."""
+    names = [name for name in comparison.left_out if name.startswith((f"{answer.first} ", f"{answer.second} "))]
+    return "; ".join([answer.reason, *(f"{name}: {comparison.left_out[name]}" for name in names[:3])])
 
 
 def _number(comparison: Comparison, answer: Answer, place: int) -> Number:

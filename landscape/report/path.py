@@ -13,8 +13,20 @@ from ..drawing.texts import main_dataset, unit_of
 from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
+from ..record.identity import REDUCTION
 from .measuring import Findings
-from .statement import NEGLIGIBLE, Evidence, Found, Number, Statement, Unknown, few_samples, plus_minus, too_few
+from .statement import (
+    NEGLIGIBLE,
+    Evidence,
+    Found,
+    Number,
+    Statement,
+    Unknown,
+    deviations,
+    few_samples,
+    plus_minus,
+    too_few,
+)
 
 PATH, GAP = "path", "gap"
 # Shares of the path's variance from which on the plane shows it, and below which it does not.
@@ -111,7 +123,8 @@ def answer_gap(findings: Findings) -> Found:
         )
         since, overfitted = _since_the_lowest(evidence, found, name, unit, others)
         statements += [Statement(text, gap, GAP), *since]
-        few = _too_few(evidence, findings.bottom, (name, main))
+        is_sum = landscape.attributes.get(REDUCTION) == "sum"
+        few = _too_few(evidence, findings.bottom, (name, main), is_sum=is_sum)
         if math.isnan(gap.low) or few or gap.low <= 0 <= gap.high:
             reason = gap.kind if math.isnan(gap.low) else few or "the interval of the difference holds 0"
             verdicts.append(Unknown(f"not known on {name}: {reason}"))
@@ -121,22 +134,25 @@ def answer_gap(findings: Findings) -> Found:
     return verdicts, statements
 
 
-def _too_few(evidence: Evidence, end: LandscapeData | None, pair: tuple[str, str]) -> str:
+def _too_few(evidence: Evidence, end: LandscapeData | None, pair: tuple[str, str], *, is_sum: bool) -> str:
     """Returns why the interval of a gap is not to be trusted; ``end`` has the losses of samples in its middle."""
     kept = [] if end is None or not end.kept_samples else [
         end.kept_samples.get(name) or next(iter(end.kept_samples.values())) for name in pair
     ]  # fmt: skip
-    if kept and kept[0].is_sum and kept[0].count != kept[1].count:
-        counts = [f"{item.count:,} of {name}" for item, name in zip(kept, pair, strict=True)]
-        return f"the losses are sums over samples, {' and '.join(counts)}"
+    counts = [item.count for item in kept] or [evidence.samples.get(place) or 0 for place in (pair[0], "")]
+    if (is_sum or (kept and kept[0].is_sum)) and counts[0] != counts[1]:
+        return f"the losses are sums over samples, {counts[0]:,} of {pair[0]} and {counts[1]:,} of {pair[1]}"
     losses = [item.at(1)[item.counted].astype(np.float64) for item in kept]
     if not losses or not all(np.isfinite(one).all() for one in losses):
         known = [count for count in (evidence.samples.get(place) for place in (pair[0], "")) if count is not None]
         return next(filter(None, map(few_samples, known)), "")
+    weights = [None if item.weights is None else item.weights[item.counted] for item in kept]
+    power = 1 if kept[0].is_sum else -1
+    variances = np.array([deviations(*of_set).var() for of_set in zip(losses, weights, strict=True)])
+    variances *= np.array([float(len(one)) for one in losses]) ** power
     # What hardly adds to the interval may be as skewed as it likes.
-    variances = np.array([one.var() * float(len(one)) ** (1 if kept[0].is_sum else -1) for one in losses])
     shares = variances / variances.sum() if variances.any() else variances
-    found = ((name, too_few(one, share)) for name, one, share in zip(pair, losses, shares, strict=True))
+    found = ((name, too_few(*of_set)) for name, *of_set in zip(pair, losses, shares, weights, strict=True))
     return next((f"{few} on {name}" if name else few for name, few in found if few), "")
 
 

@@ -193,13 +193,23 @@ def few_samples(count: int) -> str:
     return f"{count} {are} too few, at least {FEWEST} are needed" if count < FEWEST else ""
 
 
-def too_few(values: NDArray[Any], share: float = 1.0) -> str:
+def deviations(values: NDArray[Any], weights: NDArray[Any] | None = None) -> NDArray[np.float64]:
+    """Returns what each value adds to the error of their mean, as far as it counts; in the mean as much as it does."""
+    weights = np.ones(len(values)) if weights is None else weights * len(weights) / weights.sum()
+    return np.asarray(weights * (values - (weights * values).mean()))
+
+
+def too_few(values: NDArray[Any], share: float = 1.0, weights: NDArray[Any] | None = None) -> str:
     """Returns why Student's interval of a mean is not to be trusted; ``share`` is that of the interval's variance."""
     count = len(values)
     if few := few_samples(count):
         return few
-    spread = float(values.std())
-    skewness = float((((values - values.mean()) / spread) ** 3).mean()) if spread > 0 else 0.0
+    # A sample that counts much is its own mean, so that its deviation is small (Kish 1965).
+    if weights is not None and (effective := float(weights.sum() ** 2 / (weights**2).sum())) < FEWEST:
+        return f"their weights make the {count:,} samples as few as {effective:.3g}, at least {FEWEST} are needed"
+    each = deviations(values, weights)
+    spread = float(each.std())
+    skewness = float((((each - each.mean()) / spread) ** 3).mean()) if spread > 0 else 0.0
     if count < (needed := math.ceil(_SKEWED * skewness**2 * share**3)):
         return f"a few of the samples weigh most: an interval takes {needed:,} samples, but there are {count:,}"
     return ""

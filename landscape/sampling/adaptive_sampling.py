@@ -87,7 +87,8 @@ class AdaptiveSampling:
         # without a claim. Where the measured points around are NaN or infinite, so is the loss.
         waiting = bool(self.next_points(metrics["loss"], status))
         loss, settled = self._grid(metrics["loss"]), self._settled(status)
-        known = self._asked & settled
+        # What another order of measuring has beside what was asked for counts as soon as the first grid is whole.
+        known = settled if waiting and settled[self._first].all() else self._asked & settled
         check = None if waiting else self._check
         scale = self._scale(loss, known) if check is None else check.scale
         if waiting and not known[self._first].all():

@@ -1,10 +1,12 @@
 """``evaluate`` against closed forms and direct computations."""
 
+import threading
+
 import h5py
 import numpy as np
 import pytest
 import torch
-from examples import ALL, bowl, bowl_loss
+from examples import ALL, batch_norm, bowl, bowl_loss
 from torch.utils.data import DataLoader
 
 from collectors.networks.readers import describe_network, read_network
@@ -13,7 +15,7 @@ from landscape import Landscape, LandscapeError, MeasurementPlan, evaluate, line
 from landscape.errors import LandscapeFormatError
 from landscape.planes import custom_plane, plane_through
 from landscape.record.checks import PointStatus
-from workers.errors import NondeterministicLossError
+from workers.errors import CallbackFunctionError, NondeterministicLossError
 
 FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
 X, Y = np.linspace(-1, 1, 5), np.linspace(-0.5, 2, 3)
@@ -239,3 +241,26 @@ def test_two_runs_are_two_paths_and_an_untrained_network_is_an_origin(path):
     untrained = evaluate(bowl_plane(), bowl, size=3, **HOW)
     assert (untrained.origin.role, untrained.origin.label("epoch")) == ("origin", "origin")
     assert untrained.checkpoints is None
+
+
+class Locked:
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __call__(self, inputs, targets):
+        return targets % 2
+
+
+def test_groups_may_be_made_by_a_function_that_pickle_does_not_know():
+    """Two workers get it as they get callback_fn."""
+
+    def odd(inputs, targets):
+        return targets % 2
+
+    options = {"size": 3, "device_ids": [0, 1], "progress": False, "plan": PLAN}
+    plane = random_plane(batch_norm()[1], seed=0)
+    found, named = (evaluate(plane, batch_norm, groups=groups, **options) for groups in (odd, lambda _, t: t % 2))
+    assert {"loss[0]", "loss[1]"} <= found.metrics.keys()
+    np.testing.assert_array_equal(found["loss[1]"], named["loss[1]"])
+    with pytest.raises(CallbackFunctionError, match="groups cannot be sent to the workers"):
+        evaluate(plane, batch_norm, groups=Locked(), **options)

@@ -262,3 +262,12 @@ def test_the_text_says_who_is_there():
     assert ("network", f"EMA: own loss pending, on the plane {own}") in rows
     unknown = summary_text(Landscape(build_plane(points=0)))
     assert "weights without a name, of no known run" in unknown
+
+
+def test_samples_of_a_function_that_are_objects_are_the_same_in_each_process():
+    def described(*words):
+        return FunctionEvaluator(lambda _: 0.0, {"w": np.zeros(2)}, samples=[np.array(words, object)]).description
+
+    assert (
+        described("a", "b").samples_sha256 == described("a", "b").samples_sha256 != described("a", "c").samples_sha256
+    )

@@ -619,3 +619,19 @@ def test_a_run_behind_a_url(trained):
         assert refined.loss.shape == (5, 5)
         assert refined.report.measured == 25 - 9 + 1
         assert os.fspath(trained)
+
+
+@pytest.mark.slow
+def test_a_finer_grid_in_another_folder_finds_its_run_from_there(trained, tmp_path):
+    folder = tmp_path / "project" / "run"
+    shutil.copytree(trained, folder)
+    options = {"landscape_size": 3, "create_landscape": {"train": False}}
+    (landscape,) = SummaryLandscape(folder).gen_landscapes_with_multi_process(
+        batch_norm, options, output=tmp_path / "project" / "pictures", **HOW
+    )
+    elsewhere = tmp_path / "far" / "away" / "finer.h5"
+    elsewhere.parent.mkdir(parents=True)
+    finer = refine(landscape.path, batch_norm, factor=2, output=elsewhere, **HOW)
+    assert finer.attributes["run_directory"] == "../../project/run"
+    # It is found without help.
+    assert refine(elsewhere, batch_norm, factor=2, **HOW).loss.shape == (9, 9)

@@ -464,3 +464,14 @@ def test_the_last_checkpoint_of_an_interval_that_ends_early_is_a_checkpoint(run,
     for landscape in generate(run, settings={"intervals": [[2, 3, 4]]}):
         assert landscape.origin.label("epoch") == "checkpoint (epoch 4)"
         assert landscape.checkpoints is None or not landscape.checkpoints.final.any()
+
+
+def test_a_dry_run_leaves_no_folder_and_shares_the_budget_evenly(run, tmp_path, capsys):
+    folder, before = tmp_path / "new" / "deep", sorted(tmp_path.rglob("*"))
+    assert generate(run, settings={"landscape_size": 256}, dry_run=True, budget=20, output=folder) == []
+    ends = re.findall(r"the budget ends it after (\S+) (m?s)", capsys.readouterr().out)
+    first, second = (float(number) * {"s": 1000, "ms": 1}[unit] for number, unit in ends)
+    assert second <= first, "the first one spends nothing here, but its share in the real call"
+    with pytest.raises(ValueError, match="output must be a directory"):
+        generate(run, dry_run=True, output=tmp_path / "a.h5")
+    assert sorted(tmp_path.rglob("*")) == before

@@ -332,6 +332,7 @@ class MeasuredSet:
             "metrics": metrics,
             "samples_sha256": self.samples.sha256(with_batches=self.partition.own_batches),
             "partition_dependent": self.partition.own_batches,
+            "is_sum": self.loss.is_sum,
             "plan": self.plan,
             "notes": (*self.notes, *self.partition.notes),
         }

@@ -34,7 +34,7 @@ class SummedLoss(Total):
     keeps_samples = False  # whether each sample's loss is, too
 
     def __init__(self, reduction: str) -> None:
-        self._reduction = reduction
+        self._reduction, self.is_sum = reduction, reduction == "sum"
         self.reset()
 
     def reset(self) -> None:
@@ -131,7 +131,10 @@ class SampleLossTotal(SummedLoss):
         if self.class_weights is None:
             return in_float64(counted)
         weights = self.class_weights.to(targets.device) if is_tensor(targets) else self.class_weights
-        return in_float64(weights[targets * counted] * counted)
+        # PyTorch takes an index of bytes for a mask.
+        index = targets * counted
+        index = index.long() if is_tensor(index) else index.astype(np.int64)
+        return in_float64(weights[index] * counted)
 
 
 def mean_and_stderr(numerators: Any, denominators: Any, reduction: str = "mean") -> tuple[Any, Any, Any]:

@@ -51,6 +51,7 @@ class Total(ABC):
 
     adds_up: bool
     """Whether it is known to add batches up, so that samples on which this cannot be tested need not prove it."""
+    is_sum = False  # over samples, and no mean
     splits = False  # whether it adds samples up one by one, and so is better than what gives one number for a batch
 
     advice = ""  # a sentence for the user of a loss that belongs to its batches, beginning with a space

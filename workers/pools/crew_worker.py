@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import pickle
@@ -11,7 +12,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from collectors.errors import LandscapeError
@@ -297,16 +298,41 @@ class SharedDevice:
                 self._remove(self._group)
 
 
-def pickled_function(dumps: Callable[[Any], bytes], callback_fn: Callable[[], Any]) -> bytes:
-    """Returns callback_fn as it is sent to workers, pickled by cloudpickle's ``dumps``."""
+def pickled_function(dumps: Callable[[Any], bytes], function: Callable[..., Any], name: str = "callback_fn") -> bytes:
+    """Returns a function of the user's as it is sent to workers, pickled by cloudpickle's ``dumps``."""
     try:
-        return bytes(dumps(callback_fn))
+        return bytes(dumps(function))
     except Exception as error:
         raise CallbackFunctionError(
-            f"callback_fn cannot be sent to the workers ({type(error).__name__}: {error}); build the network "
+            f"{name} cannot be sent to the workers ({type(error).__name__}: {error}); build the network "
             "and the data set inside the function instead of using open files, locks or other live objects of a script "
             "or a notebook, or define it at the top level of a module, which workers import."
         ) from error
+
+
+@dataclass(frozen=True)
+class _SentFunction:
+    """A function that plain pickle may not know, such as one of a script."""
+
+    content: bytes
+
+    @functools.cached_property
+    def _function(self) -> Callable[..., Any]:
+        function: Callable[..., Any] = pickle.loads(self.content)
+        return function
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _SentFunction, (self.content,)
+
+
+def sent_options(dumps: Callable[[Any], bytes], options: MeasurementOptions) -> MeasurementOptions:
+    """Returns options as they are sent to workers."""
+    if not callable(options.groups):
+        return options
+    return replace(options, groups=_SentFunction(pickled_function(dumps, options.groups, "groups")))
 
 
 def mentioned_frameworks(callback_fn: Callable[[], Any], pickled: bytes) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from ..callback_fn import call_callback, space_of
 from ..errors import CallbackFunctionError, PoolError
 from ..evaluator import Evaluator
 from ..measurement_options import MeasurementOptions
-from ..samples.random_state import random_state_kept
+from ..samples.random_state import random_state, random_state_kept, set_random_state
 from .actors import ActorError, ActorTaskError
 from .crew_worker import ActorRecipe, CrewWorker, pickled_function, raise_failures
 from .devices import WorkerLayout, WorkerPlace, local_processes_suffice
@@ -45,7 +45,7 @@ class FirstCall:
         # As in ``functools.partial``.
         self.func = check_instance("callback_fn", function, Callable, "a function without arguments")  # type: ignore[arg-type]
         # So the data set of a survey in this process is built once. A worker in another process gets the function.
-        self._results: list[Any] = []
+        self._results: list[tuple[Any, Any]] = []  # with the random state that it left, in which samples are read
         self.space = self._described(options)
         # By it a pool of processes sees which frameworks they need.
         self.__code__ = getattr(function, "__code__", None)
@@ -56,16 +56,18 @@ class FirstCall:
         if options is not None and _reserves_devices(options):
             with contextlib.suppress(LandscapeError):  # what is wrong shows here too, unless only a GPU is missing
                 return describe_without_gpus(self.func)
-        return space_of(self._result())
+        return space_of(self.result())
 
-    def _result(self) -> Any:
+    def result(self) -> Any:
+        """Returns what callback_fn gave; it leaves the process's random numbers as they were."""
         if not self._results:
-            self._results.append(call_callback(self.func))
-        return self._results[0]
+            with random_state_kept():
+                self._results.append((call_callback(self.func), random_state()))
+        return self._results[0][0]
 
     def network(self) -> object:
         """Returns the network; it must be asked for before the call."""
-        result = self._result()
+        result = self.result()
         if isinstance(result, Evaluator):
             raise CallbackFunctionError(
                 "callback_fn returns an Evaluator, which does not show its network's weights; name a checkpoint file."
@@ -81,11 +83,15 @@ class FirstCall:
             )
         from ..torch.user_data import example_inputs
 
-        model, _, dataset, _ = self._result()
+        model, _, dataset, _ = self.result()
         return example_inputs(model, without_average(network), dataset, count)  # type: ignore[arg-type]
 
     def __call__(self) -> Any:
-        return self._results.pop() if self._results else self.func()
+        if not self._results:
+            return self.func()
+        result, state = self._results.pop()
+        set_random_state(state)
+        return result
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is sent elsewhere is built there, and no longer needed here.

@@ -35,6 +35,7 @@ from ..measuring.memory_shortage import getting_ready, use_batch_size, within_me
 from ..measuring.sample_loss import samples_at, values_at
 from ..pool import CurvatureResult, CurvatureTask, OriginValues, PointTask, Pool, ReadWeights, Result, Task
 from ..sample_losses import DENOMINATORS, NUMERATORS, SampleLosses
+from ..samples.random_state import random_state_kept
 from .devices import available_cores, gpu_ids
 
 # What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
@@ -218,7 +219,8 @@ class InProcessPool(Pool):
         device = device or (f"cuda:{device_id}" if gpu_ids() else "cpu")
         threads = len(available_cores())
         setup = MeasurementSetup(options, threads, device, plan, workload=workload, memory=memory, devices=(device,))
-        self._worker = Worker(make_evaluator(call_callback(callback_fn), setup))
+        with random_state_kept():
+            self._worker = Worker(make_evaluator(call_callback(callback_fn), setup))
         self._chunk_length = 1
         self._pass_cost: PassCost | None = None
 

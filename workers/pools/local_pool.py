@@ -27,7 +27,7 @@ from ..measurement_plan import MeasurementPlan, Workload
 from .actor_pool import ActorPool
 from .actors import ActorDeathError, Actors, ActorTaskError
 from .crew import Crew
-from .crew_worker import ActorRecipe, MeasurementActor, mentioned_frameworks, pickled_function
+from .crew_worker import ActorRecipe, MeasurementActor, mentioned_frameworks, pickled_function, sent_options
 from .devices import WorkerLayout, available_cores
 from .local_processes import Forked, Inbox, Spawned, StoredValue, Template, framed, how_it_ended
 from .placement import workers_on
@@ -249,13 +249,13 @@ class LocalPool(ActorPool):
         memory: SampleMemory = SampleMemory(),  # noqa: B008
         forked: bool | None = None,
     ) -> None:
-        pickled = pickled_function(cloudpickle.dumps, callback_fn)
+        pickled, sent = pickled_function(cloudpickle.dumps, callback_fn), sent_options(cloudpickle.dumps, options)
         frameworks = mentioned_frameworks(callback_fn, pickled)
         modules = _OF_TORCH if _WITH_TORCH.intersection(frameworks) else ()
         actors = LocalActors((__name__, *modules), forked=forked)
         super().__init__(contextlib.closing(actors), Crew(actors, memory))
         with closing_on_failure(self):
-            recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, layout=layout, actor=LocalActor)
+            recipe = ActorRecipe(actors, actors.put(pickled), frameworks, sent, layout=layout, actor=LocalActor)
             self._crew.start(workers_on(recipe, device_ids, available_cores()), plan, workload)
 
     @property

@@ -21,7 +21,7 @@ from ..users_code import OUR_PACKAGES, is_installed
 from .actor_pool import ActorPool
 from .actors import ActorDeathError, Actors, ActorTaskError
 from .crew import Crew
-from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function
+from .crew_worker import ActorRecipe, mentioned_frameworks, pickled_function, sent_options
 from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids, tell_why_the_cpu
 from .placement import alive_nodes, cluster_workers, cpu_slots, environment_probe, workers_on
 from .ray_session import RaySession, is_on_a_cluster
@@ -121,7 +121,8 @@ class RayPool(ActorPool):
             if not (session.private or gpus or npus):
                 tell_why_the_cpu(of_ray=True)
             kind = "GPU" if gpus else "NPU" if npus else None
-            recipe = ActorRecipe(actors, actors.put(pickled), frameworks, options, kind, layout)
+            sent = sent_options(ray.cloudpickle.dumps, options)
+            recipe = ActorRecipe(actors, actors.put(pickled), frameworks, sent, kind, layout)
             if session.private:
                 ids = tuple(range(npus)) if npus and device_ids is None else ids
                 workers = workers_on(recipe, ids, available_cores())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,9 @@ def is_pair_of_arrays(dataset: object) -> bool:
     # A list of two batches looks alike, but its first entry is a pair itself.
     first, second = dataset
     is_batch = isinstance(first, tuple | list) and len(first) == 2 and isinstance(second, tuple | list)
+    # And so does a list of two batches that are dictionaries.
+    are_alike = isinstance(first, Mapping) and isinstance(second, Mapping) and first.keys() == second.keys()
+    is_batch |= isinstance(dataset, list) and are_alike
     return not is_batch and any(hasattr(leaf, "shape") for leaf in leaves(dataset))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.networks.batches import is_graph, leaves, map_leaves
+from collectors.networks.batches import is_graph, is_packed, leaves, map_leaves, sample_count
 
 from ..errors import SamplesError
 
@@ -93,6 +93,8 @@ def as_batch(item: object, count: int | None = None) -> Batch:  # noqa: ARG001 -
             f"dataset must give batches of (inputs, targets), but gave inputs of shape {tuple(first.shape)} with one "
             f"number as targets, which is a single sample: {WRAP}. If it is a batch, give one target for each sample."
         )
+    if any(map(is_packed, inputs if isinstance(inputs, tuple | list) else ())) or is_packed(inputs):
+        return Batch(inputs, targets, sample_count(inputs, targets), can_be_cut=False)
     size = len(first)
     # A list may have one target for each sample, whatever its own shape.
     is_listed = isinstance(targets, list | tuple) and len(targets) == size

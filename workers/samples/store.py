@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import mmap
 import os
 import pickle
@@ -155,7 +156,8 @@ class SampleWriter:
 
     def add(self, batch: Batch) -> None:
         self._digest.add(batch)
-        positions = iter(range(sys.maxsize))
+        # A file for each array, so that batches can be joined; what cannot be takes one, as files may be few.
+        positions = itertools.count() if batch.can_be_cut else itertools.repeat(0)
         self._batches.append(map_batch(lambda leaf: self._written(next(positions), leaf), batch))
         self.count += batch.size
 

@@ -277,3 +277,14 @@ def test_nan_is_found_on_a_gpu():
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     with pytest.raises(ValueError, match="In epoch: 1 step: 2, loss is NAN"):
         Model(network, loss_of_the_batch, optimizer).train(1, batches([1.0, NAN, 2.0]), LossMonitor(0))
+
+
+def test_a_trainer_that_counts_an_epochs_steps_knows_best(capsys):
+    """After a resume the epochs before may have had another number of steps."""
+    monitor, given = LossMonitor(), context(cur_step_num=30, batch_num=7)
+    monitor.begin(given)
+    monitor.epoch_begin(given)
+    step = context(cur_step_num=31, batch_num=7, cur_epoch_num=5, net_outputs=0.5)
+    step.epoch_steps = 1
+    monitor.step_end(step)
+    assert capsys.readouterr().out == "epoch: 5 step: 1, loss is 0.5\n"

@@ -825,3 +825,17 @@ def test_an_optimizer_that_calls_for_a_closure_is_refused_by_name():
     model = Model(network, nn.functional.mse_loss, torch.optim.LBFGS(network.parameters()))
     with pytest.raises(TypeError, match=r"step needs no closure, but got LBFGS\. Train with LBFGS in a loop"):
         model.train(1, [(torch.ones(2, 1), torch.ones(2, 1))])
+
+
+def test_after_an_error_in_clipping_the_same_model_trains_again():
+    failing = [True]
+
+    def clip(parameters):
+        if failing.pop() if failing else False:
+            raise ArithmeticError("clip failed")
+
+    scaler = torch.amp.GradScaler("cpu", enabled=True)
+    model = build(clip_gradients=clip, loss_scale_manager=scaler)
+    with pytest.raises(ArithmeticError, match="clip failed"):
+        model.train(1, batches((4, 4)))
+    model.train(1, batches((4, 4)))

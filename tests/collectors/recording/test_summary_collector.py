@@ -10,10 +10,12 @@ from runs import SmallNetwork, TiedNetwork, assert_holds, batches, collected, na
 from torch import nn
 from torch.nn import functional
 
-from collectors import Callback, Model, SummaryCollector
+from collectors import Callback, CheckpointConfig, Model, ModelCheckpoint, SummaryCollector
+from collectors.errors import CheckpointWriteError
 from collectors.networks.readers import describe_network
 from collectors.recording.trainer_collector import TrainerCollector
 from collectors.run_directory import RunDirectory
+from collectors.run_directory.directory import CheckpointFolder
 from collectors.summary.recorded_values import recorded_training
 
 
@@ -468,3 +470,63 @@ def test_a_link_to_nothing_is_no_file(tmp_path):
     (tmp_path / "run").symlink_to("nowhere")
     with pytest.raises(NotADirectoryError, match="run is a link to what is not there; choose another path"):
         collecting(tmp_path / "run", range(3))
+
+
+@pytest.mark.parametrize("known", ["by the directory", "not at all"])
+def test_a_resume_inside_an_epoch_leaves_the_checkpoint_of_its_beginning(tmp_path, known):
+    network, landscape = SmallNetwork(), {"intervals": [range(4)], "unit": "epoch"}
+    epochs = 2 if known == "by the directory" else 0
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        SummaryCollector(tmp_path, collect_landscape=landscape, keep_default_action=False).watch(network) as run,
+    ):
+        train(network, run, epochs)
+        raise KeyboardInterrupt
+    before = RunDirectory(tmp_path).checkpoint(epochs).read("0.weight").tobytes()
+    torch.nn.init.normal_(network[0].weight)
+    again = SummaryCollector(tmp_path, collect_landscape=landscape, existing="resume", keep_default_action=False)
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        again.watch(network, start_epoch=epochs, start_step=4 * epochs + 2) as run,
+    ):
+        raise KeyboardInterrupt
+    assert RunDirectory(tmp_path).checkpoint(epochs).read("0.weight").tobytes() == before
+
+
+def test_an_evaluation_inside_a_training_does_not_end_it(tmp_path):
+    network, ended = seeded(SmallNetwork), []
+    evaluated = model(network)
+    collector = SummaryCollector(
+        tmp_path, 1, collect_landscape={"intervals": [range(4)], "unit": "epoch"}, at_end=ended.append
+    )
+    with collector.watch(network) as run:
+        for _ in range(3):
+            train(network, run, epochs=1)
+            evaluated.eval(batches(), [collector])
+            assert ended == []
+    assert sorted(RunDirectory(tmp_path).metadata.files) == [0, 1, 2, 3]
+    assert ended == [str(tmp_path)]
+
+
+def test_an_evaluation_in_a_callback_of_a_training_does_not_end_it(tmp_path):
+    class Evaluate(Callback):
+        def on_train_epoch_end(self, run_context):
+            trained.eval(batches(), [collector, saving])
+
+    trained = model()
+    collector = collecting(tmp_path, range(4), unit="epoch", keep_default_action=False)
+    saving = ModelCheckpoint("saved", tmp_path / "saved", CheckpointConfig(4))
+    trained.train(3, batches(), [collector, saving, Evaluate()])
+    assert sorted(RunDirectory(tmp_path).metadata.files) == [0, 1, 2, 3]
+    assert sorted({path.name.rpartition("-")[0] for path in (tmp_path / "saved").glob("*.safetensors")}) == ["saved"]
+
+
+def test_what_is_called_at_the_end_is_not_where_a_checkpoint_is_missing(tmp_path, monkeypatch):
+    ended = []
+    collector = collecting(tmp_path, range(9), keep_default_action=False, at_end=ended.append)
+    network = SmallNetwork()
+    with pytest.raises(CheckpointWriteError, match="No space left"), collector.watch(network) as run:  # noqa: PT012
+        full = OSError(28, "No space left on device")
+        monkeypatch.setattr(CheckpointFolder, "write_checkpoint", lambda *_: (_ for _ in ()).throw(full))
+        run.step()
+    assert ended == []

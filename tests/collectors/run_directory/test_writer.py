@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -309,3 +310,14 @@ def test_a_directory_that_cannot_be_made(tmp_path):
         collected(tmp_path)
     with pytest.raises(RunDirectoryError, match=r"run directory /proc/run cannot be made: No such file or directory"):
         collected("/proc/run")
+
+
+def test_of_long_settings_a_refused_resume_shows_what_differs(tmp_path):
+    many = LandscapeSettings(intervals=(tuple(range(0, 100_000, 10)),))
+    RunWriter(tmp_path, many, describe_network(SmallNetwork())).close()
+    with pytest.raises(RunDirectoryError) as caught:
+        RunWriter(tmp_path, replace(many, num_samples=7), describe_network(SmallNetwork()), existing="resume", start=1)
+    assert "collected with LandscapeSettings(num_samples=2048), now it is LandscapeSettings(num_samples=7)" in str(
+        caught.value
+    )
+    assert len(str(caught.value)) < 500

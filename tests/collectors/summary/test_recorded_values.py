@@ -81,3 +81,13 @@ def test_a_loop_of_ones_own_logs_losses_alone(tmp_path):
     found = recorded_training(tmp_path)
     assert list(found.losses) == [1, 2, 4, 6]
     assert (found.loss_function, found.batch_size, found.samples) == ("", None, None)
+
+
+def test_an_evaluation_afterwards_changes_nothing(tmp_path):
+    train(tmp_path, [0.5])
+    network = torch.nn.Linear(2, 1)
+    data = [(torch.ones(4, 2), torch.zeros(4, 1))]
+    Model(network, torch.nn.MSELoss(), metrics={"mae": lambda outputs, targets: (outputs - targets).abs().mean()}).eval(
+        data, [SummaryCollector(tmp_path)]
+    )
+    assert gradient_descent_rates(tmp_path, [1, 2]) == [0.5, 0.5]

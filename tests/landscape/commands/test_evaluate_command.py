@@ -11,7 +11,7 @@ from places import SUPPORT
 
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import write_checkpoint
-from landscape import Landscape, Plane, evaluate, line_between, pca_plane, random_plane
+from landscape import Landscape, Plane, evaluate, functions, line_between, pca_plane, random_plane
 from landscape.facts import summary_text
 from landscape.planes import plane_through, random_line
 
@@ -291,3 +291,34 @@ def test_an_error_of_the_users_code_is_one_text_and_debug_shows_where(folder, tm
         assert told.stderr.count(place) == len(debug)
         if not debug:
             assert told.stderr == f"{text}\n"
+
+
+def test_eigenvectors_are_searched_with_the_same_workers_and_within_the_same_budget(folder, tmp_path, monkeypatch):
+    asked = {}
+    for name in ("hessian_plane", "evaluate"):
+        real = getattr(functions, name)
+
+        def spy(*args, real=real, name=name, **options):
+            asked[name] = options
+            return real(*args, **options)
+
+        monkeypatch.setattr(functions, name, spy)
+    monkeypatch.chdir(folder)
+    given = {"--sample-memory": "1GB", "--workers-per-device": "1", "--devices-per-worker": "1", "--budget": "1h"}
+    arguments = ["start.safetensors", "--function", "evaluate_callbacks:bowl", "--kind", "hessian", "--which", "top"]
+    more = [text for pair in given.items() for text in pair]
+    told = invoke("evaluate", *arguments, *more, "--devices", "0", "-o", tmp_path / "a.h5", "--size", "3", "--quiet")
+    assert told.exit_code == 0, told.output
+    names = ("sample_memory", "workers_per_device", "devices_per_worker", "device_ids", "plan")
+    assert [asked["hessian_plane"][name] for name in names] == [asked["evaluate"][name] for name in names]
+    assert 3000 < asked["evaluate"]["budget"] < 3600
+
+
+def test_connect_refuses_to_keep_the_plane_of_a_curve_before_it_is_fitted(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    with pytest.raises(ValueError, match="--save-directions must be left out for a curve"):
+        invoke(
+            "connect", "start.safetensors", "target.safetensors", "--kind", "bezier", "--save-directions",
+            "--function", "evaluate_callbacks:bowl", "-o", tmp_path / "a.h5",
+        )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []

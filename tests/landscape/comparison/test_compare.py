@@ -13,6 +13,7 @@ from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.weights.aligned import align, as_reader
 from landscape import MeasurementPlan
+from landscape.comparison import answers
 from landscape.comparison.comparison import Comparison
 from landscape.comparison.data import ComparisonData
 from landscape.functions import compare, trace_by_lines
@@ -121,12 +122,13 @@ def test_a_difference_that_is_there_and_one_that_is_not(small_batches, large_bat
 
 
 @pytest.mark.slow
-def test_pairs_of_the_same_seed_and_three_recipes(small_batches, large_batches):
+def test_pairs_of_the_same_seed_and_three_recipes(small_batches, large_batches, monkeypatch):
+    untrained = [train("large", 1, steps=1)[0], *train("large", 2, first=1, steps=1)]
     found = measure(
         {
             "small": dict(enumerate(small_batches)),
             "large": {seed: weights for seed, weights in enumerate(large_batches) if seed},
-            "none": [train("large", 1, steps=1)[0], *train("large", 2, first=1, steps=1)],
+            "none": untrained,
         }
     )
     first, second, third = found.table()
@@ -136,6 +138,10 @@ def test_pairs_of_the_same_seed_and_three_recipes(small_batches, large_batches):
     assert {second.method, third.method} == {"Welch's t"}
     assert max(answer.confidence for answer in found.table()) > 0.95
     assert "corrected for 3 pairs" in found.summary()
+    # How many are needed is of the interval that is shown, which is longer the more pairs there are.
+    asked = []
+    monkeypatch.setattr(answers, "count_needed", lambda *_args, confidence, **_more: asked.append(confidence))
+    assert [answer.confidence for answer in found.table()] == asked
 
 
 def test_how_much_of_a_spread_comes_from_the_directions_is_said_of_each_recipe(recipes):

@@ -156,3 +156,15 @@ def test_what_no_number_shows():
     assert count_needed(0.1, 0) is None
     assert count_needed(0.0, 0.1, sides=2) == 3
     assert Estimate(1.0, np.nan, 0.0).interval()[0] != 0
+
+
+def test_what_blocks_of_samples_add_no_number_of_directions_takes_away():
+    """Twelve directions agree, but the samples are so few that the difference may be chance."""
+    random = np.random.default_rng(0)
+    blocks = random.standard_normal(60)
+    first = 0.17 + 0.8 * (blocks - blocks.mean()) + 0.01 * random.standard_normal((12, 1))
+    found = bootstrap_difference(first, np.zeros((12, 60)), np.ones(60))
+    assert found.floor == pytest.approx(first.mean(0).var(ddof=1) / 60, rel=0.1)
+    assert found.interval()[0] < 0 < found.interval()[1]
+    assert count_needed(0.01, 0.1, floor=found.floor) is None
+    assert count_needed(0.01, 0.1) == 3

@@ -57,3 +57,20 @@ def test_a_loss_that_is_not_a_number():
         trace_by_lines(network, lambda: (nn.MSELoss(), nn.Linear(3, 1), data, {}), device_ids=[0])
     with pytest.raises(ValueError, match="lines must be"):
         trace_by_lines(POINT, bowl, 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_where_the_loss_is_zero_the_step_does_not_drown_in_the_weights(dtype):
+    """A network that fits all samples has a curvature like every other one."""
+    point = {"w": np.random.default_rng(1).normal(size=12).astype(dtype)}
+
+    def fitted():
+        def loss(arrays):
+            away = arrays["w"].astype(np.float64) - point["w"]
+            return 0.5 * away @ MATRIX @ away
+
+        return FunctionEvaluator(loss, point)
+
+    trace = trace_by_lines(point, fitted, 40, device_ids=[0])
+    assert trace.low <= np.trace(MATRIX) <= trace.high
+    assert trace.low > 0.5 * np.trace(MATRIX)

@@ -301,3 +301,15 @@ class TestTyped:
         found = typed(*command, "--kind", "random", "--which", "top")
         error = "--which must be left out for --kind random; it belongs to --kind hessian or --kind ggn"
         assert error in str(found.exception)
+
+
+def test_vectors_of_another_landscape_are_not_replaced(path, kept, tmp_path):
+    """They cannot be found again with the same bits; it may be that only the landscape was moved away."""
+    path.rename(tmp_path / "moved.h5")
+    before = kept.read_bytes()
+    with pytest.raises(LandscapeIdentityError, match="holds the directions of another landscape, which may not"):
+        evaluate(plane_of(seed=1), callback_fn, size=3, output=path, **HOW)
+    assert kept.read_bytes() == before
+    assert not path.exists()
+    evaluate(plane_of(seed=1), callback_fn, size=3, output=path, overwrite=True, **HOW)
+    assert kept.read_bytes() != before

@@ -1,13 +1,15 @@
 """When a measured loss is another one than training logged: laws of the comparison, with numbers that are known."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from collectors.summary.recorded_values import RecordedTraining
+from landscape.diagnosis.diagnosis import ComparedLoss
 from landscape.diagnosis.facts import logged_facts
-from landscape.diagnosis.measuring import MeasuredLoss, compare
+from landscape.diagnosis.measuring import Comparison, MeasuredLoss, compare
 
 STEPS = {number: 10 * number for number in range(5)}
 
@@ -116,3 +118,23 @@ def test_the_interval_of_a_loss_that_is_never_negative_begins_at_zero():
     assert row.interval.startswith(f"between 0 and {row.logged + row.allowed:.3g}") or row.allowed < row.logged
     below = found(measured(lambda loss: loss - 5), {step: loss - 5 for step, loss in logged().items()}).rows[-1]
     assert below.interval.startswith("between -")
+
+
+@pytest.mark.parametrize(("loss", "logs", "stays"), [
+    ((-1.0, -0.5), (-1.0, -0.9), False),  # both rise
+    ((-1.0, -1.0), (-1.0, -9.0), True),
+    ((2.0, 2.0), (2.0, 0.5), True),
+    ((2.0, 0.5), (2.0, 0.5), False),
+])  # fmt: skip
+def test_also_of_losses_below_zero_it_is_known_whether_they_fall(loss, logs, stays):
+    rows = [
+        ComparedLoss(n, m, 0.1, known, 0.1, known, known, 3) for n, m, known in zip((0, 5), loss, logs, strict=True)
+    ]
+    assert Comparison(tuple(rows), 0).does_not_fall == stays
+
+
+def test_losses_of_another_data_set_than_the_main_one_are_called_so():
+    compared = replace(found(measured(), logged()), data_set="test")
+    texts = [fact.text for fact in logged_facts(compared, RecordedTraining(losses=logged()), "epoch")]
+    assert all(text.startswith("on 'test', epoch ") for text in texts[:4])
+    assert "those of the main data set, which pictures show first, do not fit" in texts[4]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from examples import batch_norm, train_run
 from landscape_examples import write_landscape
+from safetensors.numpy import save_file
 from two_networks import callback_fn, trained
 
 from landscape import Landscape, SummaryLandscape, evaluate
@@ -204,3 +205,46 @@ def test_outside_of_an_array(monkeypatch, task):
         monkeypatch.setenv(f"SLURM_ARRAY_TASK_{part}", value)
     with pytest.raises(ValueError, match=r'share "array" must be given in a job of a SLURM array.* Give share as text'):
         evaluate(plane(), callback_fn, share="array", **QUIET)
+
+
+def changed(path, folder, name, **attributes):
+    """Writes a landscape with other attributes, None for none of that name; returns its path."""
+    data = read_landscape(path)
+    data.attributes |= attributes
+    data.attributes = {key: value for key, value in data.attributes.items() if value is not None}
+    write_landscape(folder / name, data)
+    return folder / name
+
+
+def test_points_along_other_eigenvectors_are_not_mixed(shares, tmp_path):
+    first, second = (
+        changed(share, tmp_path, f"{digest}.h5", curvature={"matrix": "hessian", "directions_sha256": [digest]})
+        for share, digest in zip(shares, ("a", "b"), strict=False)
+    )
+    with pytest.raises(LandscapeIdentityError, match="each call found eigenvectors of its own, and theirs differ"):
+        merge([first, second], tmp_path / "both.h5")
+    assert not (tmp_path / "both.h5").exists()
+
+
+@pytest.mark.parametrize("which", [(0,), (1,), (0, 1)])
+def test_what_does_not_say_how_it_was_measured_is_not_merged(shares, tmp_path, which):
+    files = [
+        changed(share, tmp_path, f"{place}.h5", identity=None) if place in which else share
+        for place, share in enumerate(shares[:2])
+    ]
+    with pytest.raises(LandscapeIdentityError, match=rf"{files[which[0]].name} does not say how it was measured"):
+        merge(files, tmp_path / "both.h5")
+
+
+def test_tensors_of_yours_beside_the_output_stay(shares, tmp_path):
+    for share in shares[:2]:
+        (tmp_path / share.name).write_bytes(share.read_bytes())
+    plane().save(tmp_path / f"{shares[0].stem}_directions.safetensors")
+    (tmp_path / "out").mkdir()
+    mine = tmp_path / "out" / "both_directions.safetensors"
+    save_file({"my.weights": np.ones(3)}, mine)
+    before = mine.read_bytes()
+    with pytest.raises(LandscapeWriteError, match=r"both_directions\.safetensors"):
+        merge([tmp_path / share.name for share in shares[:2]], tmp_path / "out" / "both.h5")
+    assert mine.read_bytes() == before
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [mine.name]

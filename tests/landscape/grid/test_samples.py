@@ -87,8 +87,9 @@ def test_special_numbers(special):
         unpacked(packed(losses)[:-3], len(losses))
 
 
-def test_forty_by_forty_points_of_1024_samples_take_at_most_7_megabytes(tmp_path):
+def test_forty_by_forty_points_of_1024_samples_take_at_most_7_megabytes(tmp_path, monkeypatch):
     """And while they are kept and written, memory never holds them twice."""
+    monkeypatch.setattr("landscape.grid.sample_chunks._IN_MEMORY", 1 << 21)
     path, data = tmp_path / "large.h5", measured_everywhere(40, 40)
     kept = data.kept_samples["main"] = KeptLosses("main", data.shape, 1024, np.arange(1024))
     random = np.random.default_rng(0)

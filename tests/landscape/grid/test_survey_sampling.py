@@ -18,6 +18,7 @@ from landscape.interactive.content import landscape_content
 from landscape.interactive.notebook import notebook_figure
 from landscape.planes import custom_plane
 from landscape.record.checks import PointStatus
+from landscape.sampling.adaptive_sampling import AdaptiveSampling
 from landscape.sampling.sampling import full_grid
 from workers import FunctionEvaluator
 
@@ -237,3 +238,17 @@ def test_every_point_once_and_the_whole_extent_first(shape):
     first = np.array(np.unravel_index(order[: max(int(0.02 * len(order)), 16)], shape))
     assert (first.min(1) == 0).all()
     assert (first.max(1) == np.array(shape) - 1).all()
+
+
+@pytest.mark.parametrize("measured", [121, 500])
+def test_of_a_smooth_surface_a_budget_leaves_a_whole_picture(measured):
+    """Points are measured in the order of the full grid, of which adaptive sampling had asked for fewer."""
+    axis = np.linspace(-1, 1, 40)
+    truth = axis[None] ** 2 + 2 * axis[:, None] ** 2 + 0.1
+    loss, status = np.full((40, 40), np.nan), np.zeros((40, 40), np.uint8)
+    places = full_grid((40, 40))[:measured]
+    loss.flat[places], status.flat[places] = truth.flat[places], PointStatus.MEASURED
+    found = AdaptiveSampling((40, 40)).fill({"loss": loss}, status)
+    assert (found.status[status == 0] == PointStatus.INTERPOLATED).all()
+    np.testing.assert_allclose(found.metrics["loss"], truth, atol=0.01)
+    assert not found.report.reached

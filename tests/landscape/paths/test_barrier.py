@@ -169,3 +169,14 @@ def test_barrier_draws_itself():
     assert (x, foot_x, top - foot) == pytest.approx((found.at, found.at, found.height))
     assert ax.get_title() == "both"
     assert ax.get_yscale() == "linear"
+
+
+def test_an_infinite_loss_on_the_way_is_an_infinite_barrier():
+    ends = {"w": np.array([-1.0])}, {"w": np.array([1.0])}
+
+    def wall_between():
+        return FunctionEvaluator(lambda arrays: np.inf if abs(arrays["w"][0]) < 0.3 else 1.0, ends[0])
+
+    with pytest.warns(UserWarning, match="the loss is infinite between the two networks, and so is the barrier"):
+        found = barrier(*ends, wall_between, points=9, device_ids=[0], progress=False)
+    assert found.height == math.inf

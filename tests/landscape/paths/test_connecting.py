@@ -284,3 +284,30 @@ def test_the_plan_is_the_users(path, tmp_path):
     np.testing.assert_array_equal(as_there.curve.fitting.bends, found.curve.fitting.bends)
     with pytest.raises(TypeError, match="plan must be a MeasurementPlan, the path of a landscape file, or None"):
         connected(steps=3, plan=64)
+
+
+def test_the_plane_goes_through_the_bend_that_is_farthest_from_the_line():
+    """And not through that at whose place the curve is; whatever the networks are called."""
+    path = connected("bezier", 3, steps=1, names=["bend", "b"])
+    first, last = path.curve.first, path.curve.last
+    names = [tensor.name for tensor in path.space.trainable]
+    line, across = (
+        np.concatenate([np.asarray(state[name], float).ravel() for name in names])
+        for state in ({name: last[name] - first[name] for name in names}, {name: first[name] + 1.0 for name in names})
+    )
+    across -= line * (across @ line) / (line @ line)
+    start = np.concatenate([np.asarray(first[name], float).ravel() for name in names])
+    shifts = [share * line + height * across for share, height in ((0.25, 1.0), (0.5, -1.1), (0.75, 1.0))]
+    bends = np.stack([start + shift for shift in shifts]).astype(path.curve.fitting.bends.dtype)
+    bent = Path(replace(path.curve, fitting=replace(path.curve.fitting, bends=bends)))
+    plane = bent.plane()
+    assert [network.name for network in plane.networks] == ["bend", "b", "bend of the curve"]
+    for name, array in bent.bend(1).items():
+        np.testing.assert_allclose(plane.point((0.0, 1.0))[name], array, atol=1e-5)
+
+
+def test_a_plane_of_a_curve_is_not_kept_as_if_it_were_one(path, tmp_path):
+    measure = Measure(callback_fn, **OPTIONS)
+    with pytest.raises(ValueError, match="save_directions must be left out for a path"):
+        measure.barrier(path, points=3, output=tmp_path / "a.h5", save_directions=True)
+    assert list(tmp_path.iterdir()) == []

@@ -15,6 +15,7 @@ from landscape import evaluate, random_plane
 from workers.errors import SamplesError
 from workers.evaluator import SampleMemory
 from workers.measurement_options import MeasurementOptions
+from workers.pools.first_call import FirstCall
 from workers.samples.data_sets import read_sets
 from workers.samples.random_state import OwnRandomState, random_state, random_state_kept, set_random_state
 from workers.samples.torch_samples import read_samples
@@ -128,3 +129,30 @@ def test_own_random_numbers_go_on():
         assert draw() == expected[len(found) - 1], "the process's own go on as if nobody else had drawn"
     found += own.iterate(draw() for _ in range(2))
     assert found == expected
+
+
+@pytest.mark.parametrize("seeds", [False, True])
+def test_so_does_a_callback_fn_that_draws_or_sets_a_seed(seeds):
+    """And samples are read with the numbers that it left, as in a worker of another process."""
+    read = []
+
+    class Drawn(Drawing):
+        def __getitem__(self, index):
+            read[-1].append(torch.rand(1).item())
+            return super().__getitem__(index)
+
+    def callback_fn():
+        network = mlp()
+        if seeds:
+            torch.manual_seed(7)
+        torch.rand(3)
+        return nn.CrossEntropyLoss(), network, DataLoader(Drawn(), 8), {}
+
+    plane, before = random_plane(mlp(), seed=0), torch.get_rng_state()
+    for function in (callback_fn, FirstCall(callback_fn)):
+        assert torch.equal(torch.get_rng_state(), before)
+        read.append([])
+        evaluate(plane, function, size=3, device_ids=[0], progress=False)
+        assert torch.equal(torch.get_rng_state(), before)
+    assert read[0]
+    assert read[0] == read[1]

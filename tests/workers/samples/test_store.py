@@ -280,3 +280,16 @@ def test_many_images_are_laid_out_as_they_are_used(monkeypatch):
     assert [batch.size for batch in placed.batches(16)[1:]] == [16, 8]
     (unchanged,) = samples.own_batches
     assert unchanged.inputs.is_contiguous()
+
+
+def test_batches_that_are_never_joined_take_one_file():
+    """A process may have few files open, and such a batch may have hundreds of arrays."""
+    cut, whole = (SampleWriter(), SampleWriter())
+    for number in range(3):
+        arrays = tuple(np.full(place + 1, number, np.float32) for place in range(100))
+        whole.add(Batch((arrays,), None, 100, can_be_cut=False))
+        cut.add(Batch(np.full((4, 2), number, np.float32), np.full(4, number), 4))
+    assert (len(cut._files), len(whole._files)) == (2, 1)
+    for number, batch in enumerate(whole.finish(without_batches=False).own_batches):
+        for place, array in enumerate(batch.inputs[0]):
+            np.testing.assert_array_equal(array, np.full(place + 1, number))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_array
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -25,7 +27,7 @@ from collectors.networks.batches import leaves
 from workers.errors import SamplesError
 from workers.measurement_options import MeasurementOptions
 from workers.samples import sources
-from workers.samples.array_samples import read_array_samples
+from workers.samples.array_samples import is_pair_of_arrays, read_array_samples
 from workers.samples.batches import Batch, quick_mark
 from workers.samples.samples import PassFacts, SampleStream
 from workers.samples.torch_samples import read_samples
@@ -485,3 +487,23 @@ def test_changes_on_use_follow_each_other_wherever_batches_come_from():
         assert torch.equal(torch.cat([batch.inputs for batches in side for batch in batches]), expected)
     assert changed.sha256(with_batches=True) == samples.sha256(with_batches=True)
     assert changed.nbytes == samples.nbytes
+
+
+@pytest.mark.parametrize("sizes", [(8, 8), (8, 5), (8, 8, 8)])
+def test_a_list_of_batches_that_are_dictionaries_is_no_pair(sizes):
+    data = [{"x": torch.randn(size, 3), "labels": torch.arange(size)} for size in sizes]
+    assert not is_pair_of_arrays(data)
+    # A network may take, and be compared with, dictionaries.
+    assert is_pair_of_arrays(tuple(data[:2]))
+    assert is_pair_of_arrays([data[0], torch.arange(8)])
+
+
+def test_packed_sequences_are_one_batch_for_the_network():
+    packed = pack_sequence([torch.randn(length, 4) for length in (5, 2, 1)])
+    samples, *_ = read_samples([(packed, torch.tensor([0, 1, 1]))], MeasurementOptions())
+    (batch,) = samples.own_batches
+    assert (batch.size, batch.can_be_cut) == (3, False)
+    torch.testing.assert_close(batch.inputs.data, packed.data)
+    assert batch.inputs.batch_sizes.tolist() == packed.batch_sizes.tolist()
+    outputs, _ = nn.LSTM(4, 2)(batch.inputs)
+    assert outputs.data.shape == (8, 2)

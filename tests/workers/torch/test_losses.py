@@ -334,3 +334,15 @@ def test_losses_in_plain_numbers_are_taken():
             (features(), probabilities()),
         )
         np.testing.assert_allclose(values["loss"], own_value(mean_error, probabilities()), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8])
+def test_class_weights_of_targets_that_are_bytes(dtype):
+    """PyTorch takes an index of bytes for a mask."""
+    targets = classes().clone()
+    targets[:3] = 255
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0, 0.2, 1.5])[: int(classes().max()) + 1], ignore_index=255)
+    network = mlp()
+    evaluator = evaluator_of(loss, network, DataLoader(TensorDataset(features(), targets.to(dtype)), batch_size=9))
+    assert not evaluator.description.partition_dependent
+    assert values_at(evaluator, network, POINT)["loss"] == pytest.approx(own_value(loss, targets), rel=1e-6)
