@@ -345,4 +345,4 @@ def test_class_weights_of_targets_that_are_bytes(dtype):
     network = mlp()
     evaluator = evaluator_of(loss, network, DataLoader(TensorDataset(features(), targets.to(dtype)), batch_size=9))
     assert not evaluator.description.partition_dependent
-    assert values_at(evaluator, network, POINT)["loss"] == pytest.approx(own_value(loss, targets), rel=1e-6)
+    assert values_at(evaluator, network, POINT)[0]["loss"] == pytest.approx(own_value(loss, targets), rel=1e-6)
