@@ -37,8 +37,8 @@ _SAMPLES = "samples"
 _REDUCTION = "reduction"
 _DIGESTS = "loss_sha256"
 _FILTERS = [2, 1]  # HDF5's numbers of shuffling and gzip
-_STORED: dict[str, Any] = {
-    "shuffle": True, "compression": "gzip", "compression_opts": LEVEL, "fillvalue": np.nan, "track_times": False,
+_COMPRESSED: dict[str, Any] = {
+    "shuffle": True, "compression": "gzip", "compression_opts": LEVEL, "track_times": False,
 }  # fmt: skip
 
 
@@ -210,9 +210,13 @@ def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[A
     for name in sorted(kept):
         item = kept[name]
         group = hdf5.put_group(root, name)
-        hdf5.put(group, "sample", np.arange(item.count, dtype=np.int64)).make_scale("sample")
+        # As it is written every few seconds; nobody needs it but xarray, as a scale.
+        numbers = np.arange(item.count, dtype=np.int64)
+        group.create_dataset("sample", data=numbers, chunks=True, **_COMPRESSED).make_scale("sample")
         chunk_shape = (*(1 for _ in item.shape), item.count)
-        losses = group.create_dataset("loss", (*item.shape, item.count), "<f4", chunks=chunk_shape, **_STORED)
+        losses = group.create_dataset(
+            "loss", (*item.shape, item.count), "<f4", chunks=chunk_shape, fillvalue=np.nan, **_COMPRESSED
+        )
         digests = [b""] * math.prod(item.shape)
         if isinstance(item.chunks, SpooledChunks) and not with_chunks:
             for flat in item.chunks:
