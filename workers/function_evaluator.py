@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -81,9 +82,8 @@ class FunctionEvaluator(Evaluator):
                 f"{error}"
             ) from error
         digest = hashlib.sha256()
-        for array in map(np.ascontiguousarray, samples):
-            # Of objects an array has but the addresses.
-            digest.update(repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes())
+        for array in samples:
+            _add_to(digest, np.asarray(array))
         self._description = EvaluatorDescription(
             space=arrays,
             metrics=metrics,
@@ -136,3 +136,15 @@ class FunctionEvaluator(Evaluator):
             name: float(scalar(name if name in ("loss", "loss_stderr") else check_metric_name(name), values[name]))
             for name in ("loss", *(name for name in values if name != "loss"))
         }
+
+
+def _add_to(digest: Any, value: Any) -> None:
+    """Adds what samples are to their digest: of an array of objects each of these, as it has but their addresses."""
+    if not isinstance(value, np.ndarray):
+        digest.update(repr(value).encode() if isinstance(value, str | int | float) else pickle.dumps(value))
+    elif value.dtype.hasobject:
+        digest.update(repr(value.shape).encode())
+        for item in value.reshape(-1):
+            _add_to(digest, item)
+    else:
+        digest.update(np.ascontiguousarray(value).tobytes())

@@ -156,22 +156,27 @@ class WritingThread:
                 self._save()
                 ended = self._clock()
                 due = ended + max(self._interval, self._rest * (ended - began))
-            else:
-                self._do_first_job()
+            elif self._do_first_job():
+                due = self._clock() + self._interval
 
     def _is_full(self, size: int) -> bool:
         # A job that is larger than the limit has the thread to itself.
         return bool(self._jobs) and (len(self._jobs) >= self._most or self._bytes + size > self._most_bytes)
 
-    def _do_first_job(self) -> None:
+    def _do_first_job(self) -> bool:
+        """Returns whether it saved the state."""
         # The job stays in the queue while it runs, so that the limits hold for everything in memory.
-        self._jobs[0][0]()
+        job, size = self._jobs[0]
+        if saves := job == self._save:
+            self._is_unsaved = False
+        job()
         with self._changed:
-            _, size = self._jobs.popleft()
+            self._jobs.popleft()
             self._bytes -= size
             self._done += 1
-            self._is_unsaved |= self._has_state
+            self._is_unsaved |= self._has_state and not saves
             self._changed.notify_all()
+        return saves
 
 
 def retry(

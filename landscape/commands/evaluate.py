@@ -235,8 +235,8 @@ def evaluate(
     # Eigenvectors are found and the plane is measured within one budget.
     clock = Run.checked(options)
     plane = _plane(chosen, found, call, of_plane, options["seed"], where)
-    if options["budget"] is not None:
-        options["budget"] = clock.left
+    if options["budget"] is not None and chosen in ("hessian", "ggn"):
+        options["budget"] = max(clock.left or 0.0, 1.0)
     return _shown(measure(plane, call, size=points, output=output, **options))
 
 

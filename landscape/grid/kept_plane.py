@@ -76,16 +76,21 @@ def keep_plane(stored: Stored[LandscapeData], plane: Plane, run: Run) -> Plane:
         return plane
     if stored.record is not None:
         check_vectors(stored.record, curvature_attribute(plane), path)
+    place = directions_path(path)
+    if kept is None and place.exists() and not run.overwrite:
+        raise LandscapeIdentityError(other_directions(place))
     if kept is None and not run.rehearsal:
-        place = directions_path(path)
-        if place.exists() and not run.overwrite:
-            raise LandscapeIdentityError(
-                f"{place} holds the directions of another landscape, which may not be found again with the same bits; "
-                "it was left as it is. Move it elsewhere, choose another output, or pass overwrite=True to replace it."
-            )
         write_plane(place, plane, "then run again")
         note_file(place)
     return plane
+
+
+def other_directions(place: AnyPath) -> str:
+    """Returns the text of an error where a file of directions would be lost."""
+    return (
+        f"{place} holds the directions of another landscape, which may not be found again with the same bits; it was "
+        "left as it is. Move it elsewhere, choose another output, or pass overwrite=True to replace it."
+    )
 
 
 def is_of_another_plane(stored: Stored[LandscapeData], plane: Plane) -> bool:

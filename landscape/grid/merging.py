@@ -20,7 +20,7 @@ from ..record.identity import check_identity
 from ..replacing import check_no_input
 from .checkpoints import PARTS
 from .data import LandscapeData
-from .kept_plane import have_same_vectors
+from .kept_plane import have_same_vectors, other_directions
 from .landscape_file import read_landscape, save_landscape
 from .resume import Overlap, grid_text, note_changes, see_runs_from
 from .tasks import error_label, forget, forget_without_samples, values_and_status
@@ -43,6 +43,9 @@ def merge_files(files: Sequence[str | os.PathLike[str]], output: str | os.PathLi
     planes = [place for place in places if isinstance(place, Path) and place.exists()]
     if planes:
         check_directions(path)
+        kept = directions_path(path)
+        if isinstance(kept, Path) and kept.exists() and not overwrite and kept.read_bytes() != planes[0].read_bytes():
+            raise LandscapeIdentityError(other_directions(kept))
     saved = save_landscape(path, merge_landscapes(landscapes, path.absolute().parent), overwrite=overwrite)
     # Eigenvectors cannot be found a second time with the same bits.
     for plane in planes[:1]:

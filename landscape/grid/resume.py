@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from collectors.files.places import AnyPath, is_url
+from collectors.files.remote_path import RemotePath
 from collectors.shapes import Float64, Int64
 from workers.measurement_plan import plan_text
 
@@ -118,7 +120,11 @@ def see_runs_from(folder: AnyPath, before: AnyPath, attributes: dict[str, Any]) 
         return
 
     def place(way: str) -> Any:
-        return way if is_url(way) else before / way
+        if way == ".":
+            return before
+        if is_url(way):
+            return way
+        return Path(way) if isinstance(before, RemotePath) else before / way
 
     further = {name: place(way) for name, way in attributes.pop(FURTHER_RUNS, {}).items()}
     attributes |= run_attributes(place(attributes.pop(RUN, ".")), further, folder)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..comparison.answers import INCONCLUSIVE, NO_INTERVAL, Answer
 from ..comparison.comparison import Comparison
+from ..comparison.data import left_out
 from ..comparison.facts import what_shows
 from ..curvature.data import CurvatureData
 from ..grid.data import LandscapeData
@@ -37,10 +38,10 @@ def answer_flatness(findings: Findings) -> Found:
         verdicts.append(f"the largest eigenvalue is {largest.value:.3g}")
     if findings.along is not None:
         statements += _over_the_run(findings.along)
-    ring, left_out = (None, "") if around is None else _ring(around)
+    ring, lost = (None, "") if around is None else _ring(around)
     if around is not None and ring is not None:
         how, distance = around.attributes.get("normalization"), RADIUS * float(around.directions.norms.mean())
-        change = f"{ring.value:.3g} on average ({ring.low:.3g} to {ring.high:.3g} at the points near it){left_out}"
+        change = f"{ring.value:.3g} on average ({ring.low:.3g} to {ring.high:.3g} at the points near it){lost}"
         text = (
             f"A plane was measured around the end, of two random directions ({how}-normalized). At a distance of "
             f"{distance:.3g}, half the length of a direction, its loss differs from that of the end by {change}."
@@ -135,8 +136,8 @@ def _ring(around: LandscapeData) -> tuple[Number | None, str]:
         *(f"{name}(((loss - end) * {scaling})[{inside}])" for name in ("nanmean", "nanmin", "nanmax")),
         kind="the least and the most over directions, scaled to the radius by its square", **places,
     )  # fmt: skip
-    left_out = f"; at {count} points there it is not finite" if count else ""
-    return number if math.isfinite(number.value) else None, left_out
+    left_out_there = f"; at {count} points there it is not finite" if count else ""
+    return number if math.isfinite(number.value) else None, left_out_there
 
 
 def answer_recipes(findings: Findings) -> Found:
@@ -170,8 +171,10 @@ def answer_recipes(findings: Findings) -> Found:
 
 def _with_left_out(comparison: Comparison, answer: Answer) -> str:
     """Returns the reason that an answer gives, and why networks of its pair do not count."""
-    names = [name for name in comparison.left_out if name.startswith((f"{answer.first} ", f"{answer.second} "))]
-    return "; ".join([answer.reason, *(f"{name}: {comparison.left_out[name]}" for name in names[:3])])
+    pair = (answer.first, answer.second)
+    rows = [row for row in left_out(comparison) if comparison.recipe[row] in pair][:3]
+    why = (f"{comparison.recipe[row]} {comparison.name[row]}: {left_out(comparison)[row]}" for row in rows)
+    return "; ".join(filter(None, [answer.reason, *why]))
 
 
 def _number(comparison: Comparison, answer: Answer, place: int) -> Number:

@@ -224,11 +224,12 @@ class ReportMeasuring:
         return None if measured is None else Landscape(measured[0], report=measured[1])
 
     def _comparison(self, recipes: Mapping[str, Any]) -> Comparison | None:
-        if self._is_late("comparison"):
+        place = self.folder / f"{self.stem}_comparison.h5"
+        # What an earlier call measured is read, whatever the time.
+        if not place.exists() and self._is_late("comparison"):
             return None
-        place = str(self.folder / f"{self.stem}_comparison.h5")
         with self._missing_after("comparison", LandscapeError):
-            return compare_recipes(recipes, self.callback_fn, place, self._options(CompareOptions))
+            return compare_recipes(recipes, self.callback_fn, str(place), self._options(CompareOptions))
         return None
 
     def _options(self, kind: type[Any], **more: Any) -> dict[str, Any]:

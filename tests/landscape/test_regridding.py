@@ -610,6 +610,7 @@ def test_behind_a_url(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:a grid of 6 x 6 points shares")
 def test_a_run_behind_a_url(trained):
     with empty_memory() as memory:
         memory.put(str(trained), "/bucket/run", recursive=True)
@@ -618,7 +619,14 @@ def test_a_run_behind_a_url(trained):
         refined = refine("memory://bucket/run/landscape_0-4_pca.h5", batch_norm, factor=2, **HOW)
         assert refined.loss.shape == (5, 5)
         assert refined.report.measured == 25 - 9 + 1
-        assert os.fspath(trained)
+        # Beside the file, and from a run on this machine, the run is found as well.
+        beside = refine("memory://bucket/run/landscape_0-4_pca.h5", batch_norm, size=6, **HOW)
+        assert "run_directory" not in beside.attributes
+        SummaryLandscape(trained).gen_landscapes_with_multi_process(
+            batch_norm, options, output="memory://bucket/out", **HOW
+        )
+        beside = refine("memory://bucket/out/landscape_0-4_pca.h5", batch_norm, size=6, **HOW)
+        assert beside.attributes["run_directory"] == os.fspath(trained)
 
 
 @pytest.mark.slow

@@ -187,3 +187,27 @@ def test_other_errors_are_raised_at_once():
     assert broken.call_count == 1
     broken = Mock(side_effect=[KeyError("1"), 2])
     assert retry(broken, (0.0,), when=lambda error: isinstance(error, KeyError)) == 2
+
+
+def test_a_state_that_a_job_saved_is_not_saved_once_more(wait_until_blocked):
+    """Some stores take one write of a name in a second."""
+    clock, done = Clock(), []
+    before = set(threading.enumerate())
+
+    def save():
+        done.append(("save", clock.now))
+
+    state = WritingThread("state", 3, save=save, interval=1.0, clock=clock)
+    clock.now = 5.0
+    state.submit(save)
+    state.wait()
+    (thread,) = set(threading.enumerate()) - before
+    wait_until_blocked(thread)
+    assert done == [("save", 5.0)]
+    state.touch()
+    clock.wait_until_seen()
+    assert done == [("save", 5.0)], "too early"
+    clock.now = 6.0
+    wait_until(lambda: len(done) > 1)
+    state.close()
+    assert done == [("save", 5.0), ("save", 6.0)]

@@ -248,3 +248,13 @@ def test_tensors_of_yours_beside_the_output_stay(shares, tmp_path):
         merge([tmp_path / share.name for share in shares[:2]], tmp_path / "out" / "both.h5")
     assert mine.read_bytes() == before
     assert [path.name for path in (tmp_path / "out").iterdir()] == [mine.name]
+    # So do directions of another landscape, unless they may be replaced.
+    mine.unlink()
+    pca_plane([trained(seed) for seed in range(1, 4)], network=trained(0)).save(mine)
+    before = mine.read_bytes()
+    files = [tmp_path / share.name for share in shares[:2]]
+    with pytest.raises(LandscapeIdentityError, match="holds the directions of another landscape"):
+        merge(files, tmp_path / "out" / "both.h5")
+    assert mine.read_bytes() == before
+    merge(files, tmp_path / "out" / "both.h5", overwrite=True)
+    assert mine.read_bytes() == (tmp_path / f"{shares[0].stem}_directions.safetensors").read_bytes()
