@@ -147,7 +147,7 @@ def _way(run: AnyPath, folder: AnyPath) -> str:
     if isinstance(run, Path) and isinstance(folder, Path):
         # Neither a moved project nor a name in a home directory must matter.
         return os.path.relpath(run.resolve(), folder.resolve())
-    return "." if run == folder else str(run.absolute() if isinstance(run, Path) else run)
+    return "." if str(run) == str(folder) else str(run.absolute() if isinstance(run, Path) else run)
 
 
 def data_set_json(item: DataSetDescription) -> dict[str, Any]:
