@@ -366,5 +366,9 @@ def _copied(label: str, value: object) -> NDArray[Any]:
     except ValueError:  # lists of several lengths
         array = np.array(None)
     if array.dtype.name not in STORABLE_DTYPES:
-        raise wrong_type(label, f"an array of numbers of one of {sorted(STORABLE_DTYPES)}", value)
+        kind = array.dtype if isinstance(value, np.ndarray) else type(value).__name__
+        kinds = sorted(STORABLE_DTYPES)
+        raise TypeError(
+            f"{label} must be an array of numbers, but is {kind}, which checkpoints cannot hold; give {kinds}."
+        )
     return array
