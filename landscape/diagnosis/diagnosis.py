@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -68,6 +69,11 @@ class ComparedLoss:
     lowest: float
     highest: float
     batches: int
+
+    @property
+    def least_factor(self) -> float:
+        """How many times the logged losses the measured one must be to count as higher."""
+        return 1 + self.allowed / self.logged if self.logged > 0 else math.inf
 
     @property
     def is_higher(self) -> bool:

@@ -135,10 +135,8 @@ class Comparison:
     @property
     def least_factor(self) -> float:
         """Returns how many times the logged losses measured ones must be, all alike, to count as higher."""
-        factors = sorted(1 + row.allowed / row.logged if row.logged > 0 else math.inf for row in self.trained)
-        last = self.rows[-1]
-        of_last = 1 + last.allowed / last.logged if last.logged > 0 else math.inf
-        return max(of_last, factors[math.ceil(max(2, len(factors) / 2)) - 1])
+        factors = sorted(row.least_factor for row in self.trained)
+        return max(self.rows[-1].least_factor, factors[math.ceil(max(2, len(factors) / 2)) - 1])
 
     @property
     def is_lower(self) -> bool:
@@ -161,9 +159,8 @@ class Comparison:
     def does_not_fall(self) -> bool:
         """Whether the measured loss stays about where it was, while what was logged fell by half of its size."""
         first, last = self.rows[0], self.rows[-1]
-        return first.measured - last.measured < 0.1 * abs(first.measured) and first.logged - last.logged > 0.5 * abs(
-            first.logged
-        )
+        stays = first.measured - last.measured < 0.1 * abs(first.measured)
+        return stays and first.logged - last.logged > 0.5 * abs(first.logged)
 
     def _most(self, verdicts: list[bool]) -> bool:
         return sum(verdicts) >= max(2, len(verdicts) / 2)

@@ -141,7 +141,7 @@ def measured_options(stored: LandscapeData, path: AnyPath, groups: Any = None) -
         measurement_options(found)
         return found
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _says_nothing(path) from error
+        raise says_nothing(path) from error
 
 
 def sampling_settings(stored: LandscapeData, options: Mapping[str, Any]) -> SamplingSettings:
@@ -245,11 +245,14 @@ def _plane_facts(stored: LandscapeData, path: AnyPath) -> Mapping[str, Any]:
             return facts
     except (KeyError, TypeError):
         pass
-    raise _says_nothing(path)
+    raise says_nothing(path)
 
 
-def _says_nothing(path: AnyPath) -> LandscapeIdentityError:
+def says_nothing(
+    path: AnyPath | None, remedy: str = "measured on another grid. Measure it here first."
+) -> LandscapeIdentityError:
+    """Returns the error of a file without an identity; ``remedy`` begins with what cannot be done with it."""
     return LandscapeIdentityError(
         f"landscape file {path} does not say how it was measured (it was imported, or made by hand), so it cannot be "
-        "measured on another grid. Measure it here first."
+        f"{remedy}"
     )

@@ -20,7 +20,7 @@ from ..record.identity import check_identity
 from ..replacing import check_no_input
 from .checkpoints import PARTS
 from .data import LandscapeData
-from .kept_plane import have_same_vectors, other_directions
+from .kept_plane import have_same_vectors, other_directions, says_nothing
 from .landscape_file import read_landscape, save_landscape
 from .resume import Overlap, grid_text, note_changes, see_runs_from
 from .tasks import error_label, forget, forget_without_samples, values_and_status
@@ -73,11 +73,8 @@ def merge_landscapes(landscapes: Sequence[LandscapeData], folder: Path) -> Lands
 def _check_mergeable(first: LandscapeData, other: LandscapeData) -> None:
     before, now = (data.attributes.get("identity", {}) for data in (first, other))
     if not (before and now):
-        path = other.path if before else first.path
-        raise LandscapeIdentityError(
-            f"landscape file {path} does not say how it was measured (it was imported, or made by hand), so it cannot "
-            "be merged: nobody knows whether its points are of the same landscape."
-        )
+        remedy = "merged: nobody knows whether its points are of the same landscape."
+        raise says_nothing(other.path if before else first.path, remedy)
     check_identity(before, now, str(first.path), _SAME_LANDSCAPE)
     if not have_same_vectors(first.attributes, other.attributes):
         raise LandscapeIdentityError(

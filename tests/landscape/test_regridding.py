@@ -202,13 +202,18 @@ def test_the_landscapes_of_a_run_need_nothing_but_the_file(trained, tmp_path):
             assert wide.x[0] <= -1.6
 
 
-def test_a_file_elsewhere_says_where_its_run_is(trained, tmp_path):
-    folder = tmp_path / "project" / "run"
-    shutil.copytree(trained, folder)
+def drawn_beside_its_run(trained, project):
+    """Returns a landscape in the folder "pictures" of a project, whose run is in its folder "run"."""
+    shutil.copytree(trained, project / "run")
     options = {"landscape_size": 3, "create_landscape": {"train": False}}
-    (landscape,) = SummaryLandscape(folder).gen_landscapes_with_multi_process(
-        batch_norm, options, output=tmp_path / "project" / "pictures", **HOW
+    (landscape,) = SummaryLandscape(project / "run").gen_landscapes_with_multi_process(
+        batch_norm, options, output=project / "pictures", **HOW
     )
+    return landscape
+
+
+def test_a_file_elsewhere_says_where_its_run_is(trained, tmp_path):
+    landscape = drawn_beside_its_run(trained, tmp_path / "project")
     assert landscape.attributes["run_directory"] == "../run"
     (tmp_path / "project").rename(tmp_path / "moved")
     path = tmp_path / "moved" / "pictures" / landscape.path.name
@@ -631,12 +636,7 @@ def test_a_run_behind_a_url(trained):
 
 @pytest.mark.slow
 def test_a_finer_grid_in_another_folder_finds_its_run_from_there(trained, tmp_path):
-    folder = tmp_path / "project" / "run"
-    shutil.copytree(trained, folder)
-    options = {"landscape_size": 3, "create_landscape": {"train": False}}
-    (landscape,) = SummaryLandscape(folder).gen_landscapes_with_multi_process(
-        batch_norm, options, output=tmp_path / "project" / "pictures", **HOW
-    )
+    landscape = drawn_beside_its_run(trained, tmp_path / "project")
     elsewhere = tmp_path / "far" / "away" / "finer.h5"
     elsewhere.parent.mkdir(parents=True)
     finer = refine(landscape.path, batch_norm, factor=2, output=elsewhere, **HOW)
