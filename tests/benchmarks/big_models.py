@@ -76,7 +76,18 @@ def memory_of(process: int, kind: str = "RssAnon") -> int:
     return next(1024 * int(words[1]) for words in lines if words[0] == f"{kind}:")
 
 
-def write_trajectory(checkpoints: int, width: int, folder: Path) -> tuple[list[CheckpointFile], WeightSpace]:
+class CountedFile(CheckpointFile):
+    """A checkpoint that knows how often it was read, each time opened anew, and how many bytes."""
+
+    calls = size = 0
+
+    def read_block(self, name: str, start: int, stop: int) -> Any:
+        block = super().read_block(name, start, stop)
+        self.calls, self.size = self.calls + 1, self.size + block.nbytes
+        return block
+
+
+def write_trajectory(checkpoints: int, width: int, folder: Path) -> tuple[list[CountedFile], WeightSpace]:
     """Writes a random walk through the weights of LAYERS square layers; returns checkpoints and description."""
     generator = np.random.default_rng(0)
     state: dict[str, Any] = {f"{index}.weight": np.zeros((width, width), np.float32) for index in range(LAYERS)}
@@ -85,7 +96,7 @@ def write_trajectory(checkpoints: int, width: int, folder: Path) -> tuple[list[C
         for values in state.values():
             values += np.float32(0.01) * generator.standard_normal((width, width), np.float32)
         write_checkpoint(path, state)
-    return [CheckpointFile(path) for path in paths], describe_arrays(state)
+    return [CountedFile(path) for path in paths], describe_arrays(state)
 
 
 def network(width: int) -> tuple[Any, Any, Any, dict[str, Any]]:
@@ -105,7 +116,7 @@ def timed(function: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.perf_counter() - start
 
 
-def measure_driver(files: list[CheckpointFile], space: WeightSpace) -> Plane:
+def measure_driver(files: list[CountedFile], space: WeightSpace) -> Plane:
     """Lays the plane and prints what that took; returns it."""
     gigabytes = 4e-9 * space.dimension * len(files)
     watch = MemoryWatch([os.getpid()])
@@ -114,11 +125,15 @@ def measure_driver(files: list[CheckpointFile], space: WeightSpace) -> Plane:
     print(f"principal directions         {seconds:7.1f} s  {2 * gigabytes / seconds:5.2f} GB/s in each of 2 passes")
     print_memory("  peak of the driver", watch.peak[os.getpid()], space)
     watch = MemoryWatch([os.getpid()])
+    for file in files:
+        file.calls = file.size = 0
     with watch.running():
         plane, seconds = timed(lambda: plane_of_runs(checkpoints_of_run(files, range(len(files))), space))
     rate = PASSES_OF_A_PLANE * gigabytes / seconds
     print(f"a plane with its trajectory  {seconds:7.1f} s  {rate:5.2f} GB/s in each of {PASSES_OF_A_PLANE} passes")
     print_memory("  peak of the driver", watch.peak[os.getpid()], space)
+    calls, size = (sum(getattr(file, name) for file in files) / len(files) for name in ("calls", "size"))
+    print(f"  reads of each checkpoint {calls:9,.0f}  {size / (4 * space.dimension):5.2f} x its bytes, hashes aside")
     return plane
 
 

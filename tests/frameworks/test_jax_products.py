@@ -56,6 +56,21 @@ def whole_product(loss, start, vector):
         return jax.jit(jax.grad(lambda place: jnp.vdot(jax.grad(loss)(place), vector)))(start)
 
 
+def test_products_are_compiled_once_for_all_points():
+    traces = []
+
+    def loss(outputs, targets):
+        traces.append(1)
+        return jax_cases.per_sample(outputs, targets)
+
+    evaluator = open_evaluator((loss, *jax_cases.build_plain()[1:]), 16)
+    counts = []
+    for matrix in ("hessian", "ggn", "hessian", "ggn"):
+        products_of(evaluator, matrix)
+        counts.append(len(traces))
+    assert counts[0] < counts[1] == counts[2] == counts[3]
+
+
 @pytest.mark.parametrize(
     ("name", "batch_size"),
     [("plain", 3), ("plain", 40), *(pytest.param(name, 3, marks=pytest.mark.slow) for name in ("linen", "nnx"))],

@@ -69,6 +69,22 @@ def weights_of(model):
     return np.concatenate([array.ravel().astype(np.float64) for array in model.get_weights()])
 
 
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="only JAX compiles derivatives")
+def test_products_are_compiled_once_for_all_points():
+    traces = []
+
+    def loss(y_true, y_pred):
+        traces.append(1)
+        return keras.losses.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+
+    evaluator, counts = open_evaluator((loss, perceptron(), data(), {}), 16), []
+    for _ in range(2):
+        with evaluator.products(ProductSettings()) as shares:
+            Products(shares)(shares.layout.gaussian(5))
+        counts.append(len(traces))
+    assert counts[0] == counts[1]
+
+
 @pytest.mark.parametrize("kind", ["mean", "weighted", "batches"])
 def test_products_are_those_of_float64(kind):
     x, y = data()

@@ -74,7 +74,7 @@ class Derivatives:
 
 
 class JaxProducts(ArrayProducts):
-    """Products of a measured loss, with arrays placed as the network's."""
+    """Products of a measured loss, with arrays placed as the network's; what they compile is added to ``compiled``."""
 
     differentiator = "JAX"
 
@@ -85,6 +85,7 @@ class JaxProducts(ArrayProducts):
         placement: Placement,
         measuring: Callable[[], contextlib.AbstractContextManager[None]],
         settings: ProductSettings,
+        compiled: dict[tuple[str, Matrix], Derivatives],
     ) -> None:
         self._space, self._placement = network.space, placement
         self.remedy = f"Replace what it names, {_OTHER[settings.matrix]}. "
@@ -94,7 +95,10 @@ class JaxProducts(ArrayProducts):
             return outputs_of(network, {**fixed, **weights}, inputs)
 
         loss = cast(JaxTotal, measured.loss)
-        self._derivatives = Derivatives(self.layout.names, run, loss.numerator, settings.matrix)
+        key = (loss.key, settings.matrix)
+        if key not in compiled:
+            compiled[key] = Derivatives(self.layout.names, run, loss.numerator, settings.matrix)
+        self._derivatives = compiled[key]
         arrays = {name: np.asarray(value) for name, value in network.arrays.items()}
         self.move(arrays, arrays)
 

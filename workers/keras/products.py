@@ -83,14 +83,17 @@ class _Jax(KerasProducts):
         from ..jax.products import Derivatives
 
         super().__init__(network, measured, *settings)
+        loss = measured.loss
 
         def run(weights: Any, others: Any, inputs: Any) -> Any:
             return call_network(functools.partial(network.forward_at, weights, others), inputs)
 
         def total(prediction: Any, targets: Any, size: Any) -> tuple[Any, Any]:
-            return measured.loss.differentiable(prediction, Batch(None, targets, size))
+            return loss.differentiable(prediction, Batch(None, targets, size))
 
-        self._derivatives = Derivatives(self.layout.names, run, total)
+        if loss not in network.derivatives:
+            network.derivatives[loss] = Derivatives(self.layout.names, run, total)
+        self._derivatives = network.derivatives[loss]
 
     def loss_of(self, batch: Batch) -> Any:
         return self._derivatives.loss(*self._arguments(batch))

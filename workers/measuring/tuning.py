@@ -28,7 +28,9 @@ _BUDGET_SHARE = 0.05
 # Of all samples; of few samples, more often than once. A pass over them may take a minute.
 _SHARE_OF_SAMPLES, _FEW_SAMPLES = 1 / 8, 8192
 _SHARE_WITH_COMPILATION = 1 / 2
-_FEWEST_BATCHES, _MOST_BATCHES = 3, 12
+_FEWEST_BATCHES = 3
+# So often a batch is computed, within a twelfth of the budget: where other programs run, few are undisturbed.
+_FEWEST_TIMES, _MOST_TIMES = 8, 12
 _PASSES = 2
 # What a later candidate must be, so that noise rarely changes the choice.
 _CLEARLY_FASTER = 1.1
@@ -36,6 +38,8 @@ _CLEARLY_FASTER = 1.1
 _WORTH_SEVERAL_THREADS = 1.3
 # So much longer than the fastest of its batches their mean takes where threads wait for other programs.
 _WAITING = 1.5
+# So many times its budget one thread may last that waits for other programs.
+_MOST_WAITING = 8
 
 
 def tune(
@@ -48,9 +52,14 @@ def tune(
     channels_last: Callable[[], Samples] | None = None,
     largest_first: bool = False,
     clock: _Clock = time.perf_counter,
+    busy: _Clock = time.process_time,
 ) -> tuple[MeasurementPlan, float]:
     """Returns the fastest of a few plans, and its samples per second; ``ran_out_of_memory`` frees what a batch took."""
-    start = clock()
+
+    def watch_of(threads: int) -> _Watch:
+        return _Watch(clock, clock if threads > 1 or largest_first else busy)
+
+    watch = watch_of(threads)
     largest = min(samples.count, _BATCH_SIZES[-1])
     sizes = [None] if fixed_batches else [*(size for size in _BATCH_SIZES if size < largest), largest]
     if largest_first and not fixed_batches:
@@ -61,13 +70,13 @@ def tune(
     for size in sizes:
         plan = MeasurementPlan(size, threads)
         count = _FEWEST_BATCHES * (plan.batch_size or 0)
-        if best_rate and clock() + count / best_rate > start + budget / 2:
+        if best_rate and watch.spent() + count / best_rate > budget / 2:
             break  # layout and threads matter more, and must have their turn
         if best_rate and count > left:
             break
         left -= count
         try:
-            plan, rate = _fitting_threads(run, plan, samples, clock)
+            plan, rate = _fitting_threads(run, plan, samples, watch_of)
         except Exception as error:
             if not ran_out_of_memory(error) or not (best_rate or (largest_first and size != sizes[-1])):
                 raise
@@ -76,7 +85,7 @@ def tune(
             continue
         if plan.threads < threads:
             # What several threads measured until then was waiting, and so is what is left of the time.
-            threads, best_rate, start = plan.threads, 0.0, clock()
+            threads, best_rate, watch = plan.threads, 0.0, watch_of(plan.threads)
         if rate > best_rate * _CLEARLY_FASTER:
             best, best_rate = plan, rate
         budget = max(budget, _BUDGET_SHARE * samples.count / best_rate)
@@ -84,11 +93,11 @@ def tune(
     if threads > 1:
         alternatives += [replace(item, threads=1) for item in (best, *alternatives)]
     for plan in alternatives:
-        if clock() > start + budget:
+        if watch.spent() > budget:
             break
         try:
             laid_out = channels_last() if plan.channels_last and channels_last is not None else samples
-            rate, _ = _timed(run, plan, laid_out, clock)
+            rate, _ = _timed(run, plan, laid_out, watch_of(plan.threads))
         except Exception as error:
             if not ran_out_of_memory(error):
                 raise
@@ -99,33 +108,44 @@ def tune(
     return best, best_rate
 
 
+class _Watch:
+    """Says how much of a budget is spent: of one thread, the time in which it ran, whatever others take beside it."""
+
+    def __init__(self, clock: _Clock, busy: _Clock) -> None:
+        self.clock, self._busy = clock, busy
+        self._begin = clock(), busy()
+
+    def spent(self) -> float:
+        passed, ran = (now() - begin for now, begin in zip((self.clock, self._busy), self._begin, strict=True))
+        return max(ran, passed / _MOST_WAITING)
+
+
 def _fitting_threads(
-    run: _Run, plan: MeasurementPlan, samples: Samples, clock: _Clock
+    run: _Run, plan: MeasurementPlan, samples: Samples, watch_of: Callable[[int], _Watch]
 ) -> tuple[MeasurementPlan, float]:
     """Returns a plan and its samples per second; with one thread, where several wait for other programs."""
-    rate, waiting = _timed(run, plan, samples, clock)
+    rate, waiting = _timed(run, plan, samples, watch_of(plan.threads))
     if plan.threads == 1 or waiting < _WAITING:
         return plan, rate
     alone = replace(plan, threads=1)
-    alone_rate, _ = _timed(run, alone, samples, clock)
+    alone_rate, _ = _timed(run, alone, samples, watch_of(1))
     return (alone, alone_rate) if rate < alone_rate * _WORTH_SEVERAL_THREADS else (plan, rate)
 
 
-def _timed(run: _Run, plan: MeasurementPlan, samples: Samples, clock: _Clock) -> tuple[float, float]:
+def _timed(run: _Run, plan: MeasurementPlan, samples: Samples, watch: _Watch) -> tuple[float, float]:
     """Returns the samples per second of a plan, and how much longer than the fastest its batches take."""
     # Of one thread the fastest batch tells what it costs. Several threads also cost what they wait for each other while
     # other programs run, which only some of their batches show.
     batches = samples.batches(plan.batch_size)[:_FEWEST_BATCHES]
     share = _FEW_SAMPLES / (2 * len(_BATCH_SIZES))
-    times = min(max(int(share / batches[0].size), _FEWEST_BATCHES), _MOST_BATCHES)
-    deadline, rates = clock() + _BUDGET_SECONDS / 8, []
+    times = min(max(int(share / batches[0].size), _FEWEST_TIMES), _MOST_TIMES)
+    rates = []
     for index in range(times):
         batch = batches[index % len(batches)]
-        start = clock()
+        start = watch.clock()
         run(plan, [batch])
-        end = clock()
-        rates.append(batch.size / (end - start))
-        if end > deadline:
+        rates.append(batch.size / (watch.clock() - start))
+        if watch.spent() > _BUDGET_SECONDS / 12:
             break
     if len(rates) == 1:
         return rates[0], math.inf  # it took all the time, whatever for

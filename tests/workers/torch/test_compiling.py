@@ -416,6 +416,23 @@ def test_threads_that_wait_for_other_programs_are_judged_by_all_their_batches(st
     assert passed[0] < 1 + 3 * stalls
 
 
+@pytest.mark.parametrize("waiting", [0.0, 0.05])
+def test_one_thread_that_waits_for_other_programs_tries_all_sizes(waiting):
+    """What it waits, at every second batch, is not what it spends."""
+    passed, ran, computed = [0.0], [0.0], [0]
+
+    def run(_plan, batches):
+        computed[0] += 1
+        seconds = sum(0.0005 + 1e-7 * item.size for item in batches)
+        ran[0] += seconds
+        passed[0] += seconds + waiting * (computed[0] % 2)
+
+    plan = tuned(run, 1024, clock=lambda: passed[0], busy=lambda: ran[0])
+    assert plan.batch_size == 1024
+    # It does not wait without end either.
+    assert passed[0] < 8
+
+
 @pytest.mark.parametrize("largest_first", [True, False])
 def test_when_nothing_fits_the_error_is_raised(largest_first):
     def run(_plan, _batches):
