@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from collectors.errors import LandscapeError
 from collectors.run_directory.metadata import RunMetadata
 from collectors.summary.recorded_values import RecordedTraining
 from collectors.weights.aligned import AlignedState
 
 from .diagnosis import ComparedLoss, Fact, Finding
 from .facts import data_set_of, loss_of, samples_in
-from .measuring import Comparison, MeasuredRun, compare, measure_run, warnings_as_texts
-from .normalization import variance_factors
-from .trials import Trial, trials_of, what_mends
+from .measuring import Comparison, MeasuredRun, compare, measure_run
+from .trials import Trial, trials_of, variance_factors, what_mends
 
 # How far a ratio of losses may be from the number of samples in a batch.
 _OF_RATIO = 0.25
@@ -147,9 +145,10 @@ class LossCheck:
         read = (description.datasets or (description,))[0].num_samples
         is_part = (self._size(measured) or read) > read
 
+        how = {**self.chosen, "plan": description.plan}
+
         def misfit(trial: Trial) -> float:
-            how = {**self.chosen, "plan": description.plan, **trial.options}
-            after = self.compare(measure_run(trial.callback_fn, self.states, how))
+            after = self.compare(measure_run(trial.callback_fn, self.states, {**how, **trial.options}))
             return after.misfit if after is not None and after.mends(found) else math.inf
 
         trials = trials_of(self.callback_fn, self.result, description.space, self.chosen, is_part=is_part)
@@ -157,7 +156,7 @@ class LossCheck:
         clues = self.clues(measured)
         seen = " ".join([seen, *(clue.text for clue in clues)])
         if any("buffers" in trial.options for trial in mended):
-            factors = self._variance_factors(measured)
+            factors = variance_factors(self.callback_fn, self.states[measured.last], how)
             far = [(name, factor) for name, factor in factors.items() if not factor <= _OF_VARIANCE]
             if factors and not far and len(mended) == 1:
                 lag = "Running statistics lag behind weights that move fast; those of callback_fn's data are near them."
@@ -203,14 +202,6 @@ class LossCheck:
         if description.partition_dependent:
             remedy = f"give callback_fn's loader the batch size of the training, on which this loss depends; {remedy}"
         return Finding(about, seen, f"{expected}.", remedy)
-
-    def _variance_factors(self, measured: MeasuredRun) -> Mapping[str, float]:
-        how = {**self.chosen, "plan": measured.description.plan}
-        try:
-            with warnings_as_texts():
-                return variance_factors(self.callback_fn, self.states[measured.last], how)
-        except (LandscapeError, TypeError, ValueError):
-            return {}  # as where another framework's network is not watched
 
     def _ratio(self, measured: MeasuredRun, found: Comparison) -> float | None:
         """Returns how many times as high as logged the loss is, where that is the same all along; None elsewhere."""

@@ -112,8 +112,6 @@ def _loss(values: Mapping[str, float], data_set: str, parts: int) -> MeasuredLos
 
 @dataclass(frozen=True)
 class Comparison:
-    """The checkpoints of a run whose losses could be compared, in order."""
-
     rows: tuple[ComparedLoss, ...]
     first: int  # number of the network before training, which tells least; -1 where none is
     data_set: str = ""  # whose losses these are, where they are not the main one's
