@@ -58,6 +58,11 @@ class Tied(nn.Module):
         return self.head(torch.relu(self.second(torch.relu(self.first(inputs)))))
 
 
+def collector_of(folder, epochs, collect_freq, collect, **landscape):
+    wanted = {"unit": "epoch", "intervals": [range(epochs + 1)], "num_samples": 512, **landscape}
+    return SummaryCollector(folder, collect_freq, collect, keep_default_action=False, collect_landscape=wanted)
+
+
 def train(folder, network=Plain, loss=nn.CrossEntropyLoss, data=samples, epochs=8, rate=0.02, **how):
     """Trains with Adam, every batch loss logged; returns the run."""
     torch.manual_seed(1)
@@ -65,13 +70,8 @@ def train(folder, network=Plain, loss=nn.CrossEntropyLoss, data=samples, epochs=
     optimizer = torch.optim.Adam(trained.parameters(), rate, weight_decay=how.pop("decay", 0.0))
     generator = torch.Generator().manual_seed(1)
     loader = DataLoader(TensorDataset(*data()), BATCH, shuffle=True, generator=generator)
-    collector = SummaryCollector(
-        folder,
-        how.pop("collect_freq", 1),
-        how.pop("collect", {"collect_metric": True, "collect_train_lineage": True}),
-        keep_default_action=False,
-        collect_landscape={"unit": "epoch", "intervals": [range(epochs + 1)], "num_samples": 512, **how},
-    )
+    collect = how.pop("collect", {"collect_metric": True, "collect_train_lineage": True})
+    collector = collector_of(folder, epochs, how.pop("collect_freq", 1), collect, **how)
     Model(trained, loss(), optimizer, {}).train(epochs, loader, callbacks=[collector])
     return SummaryLandscape(folder)
 
@@ -510,14 +510,7 @@ def by_hand(folder, loss, factor=1, network=Plain, rate=0.02, **how):
     network, (inputs, targets) = network(), how.get("data", samples)()
     epochs, ordered = how.get("epochs", 8), "data" in how
     optimizer = torch.optim.Adam(network.parameters(), rate)
-    wanted = {"unit": "epoch", "intervals": [range(epochs + 1)], "num_samples": 512}
-    collector = SummaryCollector(
-        folder,
-        how.get("collect_freq", 1),
-        {"collect_metric": True},
-        keep_default_action=False,
-        collect_landscape=wanted,
-    )
+    collector = collector_of(folder, epochs, how.get("collect_freq", 1), {"collect_metric": True})
     with collector.watch(network) as watched:
         for _ in range(epochs):
             order = torch.arange(len(inputs)) if ordered else torch.randperm(len(inputs))
@@ -532,7 +525,6 @@ def by_hand(folder, loss, factor=1, network=Plain, rate=0.02, **how):
 
 
 def test_sums_of_batches_whose_size_nobody_recorded(tmp_path):
-    summed = functools.partial(nn.CrossEntropyLoss, reduction="sum")
     found = by_hand(tmp_path / "mean", nn.CrossEntropyLoss()).check(returns(summed))
     (finding,) = found.findings
     assert "is a sum over samples, but training logged a mean: that of a sample fits" in finding.seen
