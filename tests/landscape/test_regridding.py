@@ -14,16 +14,11 @@ import pytest
 import torch
 from examples import batch_norm, bowl, bowl_loss, images
 from landscape_examples import write_landscape
-from places import SUPPORT
 from remote_stores import empty_memory
 from waiting import PATIENCE
 
 from landscape import Landscape, MeasurementPlan, SummaryLandscape, evaluate, line_between, random_plane
-from landscape.errors import (
-    LandscapeGridError,
-    LandscapeIdentityError,
-    PlaneError,
-)
+from landscape.errors import LandscapeGridError, LandscapeIdentityError, PlaneError
 from landscape.functions import refine, widen
 from landscape.grid.landscape_file import read_landscape
 from landscape.grid.resume import UNDER_WAY
@@ -432,44 +427,31 @@ def test_an_interrupted_change_goes_on_with_the_same_call(path, tmp_path, after)
     assert refine(path, bowl, factor=2, plane=bowl_plane(), **HOW).loss.shape == (21, 21)
 
 
-KILLED = f"""
-import os, sys
-sys.path.insert(0, {str(SUPPORT)!r})
-import numpy as np
-from landscape import evaluate
-from landscape.functions import refine
-from landscape.planes import custom_plane
-from workers import FunctionEvaluator
-
-calls = 0
-
-def function(weights):
-    global calls
-    calls += 1
-    if calls == 20 * 20 + 500:
-        os._exit(9)
-    return float(np.square(weights["place"]).sum())
-
-def callback_fn():
-    return FunctionEvaluator(function, {{"place": np.zeros(2)}})
-
-if __name__ == "__main__":
-    space = callback_fn().description.space
-    axes = [{{"place": np.array([1.0, 0.0])}}, {{"place": np.array([0.0, 1.0])}}]
-    plane = custom_plane({{"place": np.zeros(2)}}, axes, network=space)
-    evaluate(plane, callback_fn, size=20, output="a.h5", progress=False, device_ids=[0])
-    refine("a.h5", callback_fn, factor=2, plane=plane, progress=False, device_ids=[0])
-"""
-
-
 def squares():
     return FunctionEvaluator(lambda weights: float(np.square(weights["place"]).sum()), {"place": np.zeros(2)})
 
 
+def refine_and_end():
+    """Ends this process, as a kill does, while a landscape of 20 x 20 points in a.h5 is refined."""
+    calls = itertools.count(1)
+
+    def function(weights):
+        if next(calls) == 20 * 20 + 500:
+            os._exit(9)
+        return float(np.square(weights["place"]).sum())
+
+    def callback_fn():
+        return FunctionEvaluator(function, {"place": np.zeros(2)})
+
+    evaluate(unit_plane(squares), callback_fn, size=20, output="a.h5", **HOW)
+    refine("a.h5", callback_fn, factor=2, plane=unit_plane(squares), **HOW)
+
+
 @pytest.mark.slow
 def test_a_kill_in_the_middle_loses_no_point_of_the_old_file(tmp_path):
-    (tmp_path / "killed.py").write_text(KILLED)
-    killed = subprocess.run([sys.executable, "killed.py"], cwd=tmp_path, timeout=PATIENCE)
+    script = f"import {__name__} as tests; tests.refine_and_end()"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, timeout=PATIENCE, env=environment)
     assert killed.returncode == 9
     halfway = Landscape.load(tmp_path / "a.h5")
     assert halfway.loss.shape == (39, 39)

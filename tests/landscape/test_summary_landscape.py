@@ -17,7 +17,6 @@ import pytest
 import torch
 from command_line import invoke
 from examples import batch_norm, dropout, images
-from places import SUPPORT
 from waiting import Gate, wait_until
 
 from collectors.errors import CheckpointError, RunDirectoryError
@@ -250,40 +249,38 @@ def test_clean_ckpt_removes_checkpoints_only(run):
     assert all(landscape.path.exists() for landscape in landscapes)
 
 
-DRIVER = """
-import itertools, sys
-from pathlib import Path
-sys.path.insert(0, {support!r})
-from examples import batch_norm
-from waiting import Gate
-from landscape import MeasurementPlan, SummaryLandscape
+def held_up_at(number, path, gate):
+    """Returns a callback_fn that waits at a gate, once there is a file: at the point of a number, and at all later."""
 
-def held_up():
-    loss, network, dataset, metrics = batch_norm()
-    calls = itertools.count(1)
-    def wait_at_the_sixtieth_point(outputs, targets):
-        if Path({path!r}).exists() and next(calls) >= 60:
-            Gate({gate!r}).pass_through()
-        return loss(outputs, targets)
-    return wait_at_the_sixtieth_point, network, dataset, {{}}
+    def callback_fn():
+        loss, network, dataset, metrics = batch_norm()
+        calls = itertools.count(1)
 
-if __name__ == "__main__":
-    SummaryLandscape({folder!r}).gen_landscapes_with_multi_process(
-        held_up, {{"landscape_size": 20, "num_samples": 32}}, [0, 1], progress=False,
-        plan=MeasurementPlan(batch_size=32))
-"""
+        def waiting(outputs, targets):
+            if path.exists() and next(calls) >= number:
+                gate.pass_through()
+            return loss(outputs, targets)
+
+        return waiting, network, dataset, metrics
+
+    return callback_fn
+
+
+def drive(run, path, gate):
+    callback_fn = held_up_at(60, Path(path), Gate(gate))
+    generate(run, callback_fn, {"landscape_size": 20, "num_samples": 32}, device_ids=[0, 1])
 
 
 @pytest.mark.slow
 def test_a_killed_driver_is_continued_and_no_stored_point_is_measured_again(run, tmp_path):
-    script = tmp_path / "driver.py"
     path, gate = run / "landscape_0-4_pca.h5", Gate(tmp_path / "gate")
-    script.write_text(DRIVER.format(support=str(SUPPORT), folder=str(run), path=str(path), gate=str(tmp_path / "gate")))
+    script = f"import {__name__} as tests; tests.drive(*{[str(run), str(path), str(tmp_path / 'gate')]})"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def measured():
         return int((Landscape.load(path).status == PointStatus.MEASURED).sum()) if path.exists() else 0
 
-    process = subprocess.Popen([sys.executable, str(script)], start_new_session=True)
+    process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True, env=environment)
     try:
         gate.wait_for_arrivals(2)
         wait_until(lambda: measured() >= 20, what=lambda: f"20 points in the file; there: {measured()}")
@@ -296,8 +293,8 @@ def test_a_killed_driver_is_continued_and_no_stored_point_is_measured_again(run,
     assert 20 <= done < 2 * 60
 
     def slow():
-        loss, network, dataset, _ = batch_norm()
-        return (lambda outputs, targets: loss(outputs, targets)), network, dataset, {}
+        loss, *rest = batch_norm()
+        return (lambda outputs, targets: loss(outputs, targets)), *rest
 
     settings = {"landscape_size": 20, "num_samples": 32}
     train, _ = generate(run, slow, settings)
@@ -326,18 +323,8 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
 
     gate, disturbed = Gate(tmp_path / "gate"), tmp_path / "disturbed.h5"
 
-    def held_up():
-        """Each worker waits at the gate in the middle of its part of the 99 points."""
-        loss, network, dataset, metrics = batch_norm()
-        calls = itertools.count(1)
-
-        def wait_at_the_twentieth_point(outputs, targets):
-            if disturbed.exists() and next(calls) == 20:
-                gate.pass_through()
-            return loss(outputs, targets)
-
-        return wait_at_the_twentieth_point, network, dataset, metrics
-
+    # Each worker waits at the gate in the middle of its part of the 99 points.
+    held_up = held_up_at(20, disturbed, gate)
     directory = RunDirectory(run)
     readers = [directory.checkpoint(number) for number in range(5)]
     plane = plane_of_runs(checkpoints_of_run(readers, range(5)), describe_network(batch_norm()[1]))
