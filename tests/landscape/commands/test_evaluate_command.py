@@ -312,13 +312,3 @@ def test_eigenvectors_are_searched_with_the_same_workers_and_within_the_same_bud
     names = ("sample_memory", "workers_per_device", "devices_per_worker", "device_ids", "plan")
     assert [asked["hessian_plane"][name] for name in names] == [asked["evaluate"][name] for name in names]
     assert 3000 < asked["evaluate"]["budget"] < 3600
-
-
-def test_connect_refuses_to_keep_the_plane_of_a_curve_before_it_is_fitted(folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(folder)
-    with pytest.raises(ValueError, match="--save-directions must be left out for a curve"):
-        invoke(
-            "connect", "start.safetensors", "target.safetensors", "--kind", "bezier", "--save-directions",
-            "--function", "evaluate_callbacks:bowl", "-o", tmp_path / "a.h5",
-        )  # fmt: skip
-    assert list(tmp_path.iterdir()) == []

@@ -72,6 +72,8 @@ def test_plot_writes_a_page_or_a_picture(folder, typed, written):
         ("convert a.pt -o run --from checkpoints --loss x", "--loss must be left out with"),
         ("convert a.h5 -o a.csv --unit step", "--unit must be left out without --from or --to"),
         (f"connect a.pt b.pt {FUNCTION} --bends 2", "--bends must be left out for --kind line, which needs no fitting"),
+        (f"connect a.pt b.pt {FUNCTION} --kind bezier --save-directions -o b.h5",
+         "--save-directions must be left out for a curve"),
         (f"connect a.pt b.pt {FUNCTION} --kind curve",
          "--kind must be one of 'line', 'bezier', 'polygon', but got 'curve'"),
         (f"evaluate a.pt {FUNCTION} -o b.h5 --kind random --factor 2",
