@@ -118,7 +118,6 @@ def path_text(landscape: LandscapeData) -> str:
 
 
 def off_plane_text(landscape: LandscapeData, metric: str) -> str:
-    """Returns where checkpoints have another value than the one that is drawn, and why."""
     found = own_values_text(landscape.checkpoints, metric, unit_of(landscape), main_dataset(landscape))
     return capital(found) if found else ""
 

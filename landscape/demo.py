@@ -69,7 +69,6 @@ def digits_model() -> Model:
 
 
 def digits_batches() -> DataLoader[tuple[torch.Tensor, ...]]:
-    """Returns the training samples, shuffled anew in each epoch, in batches of 64."""
     shuffling = torch.Generator().manual_seed(SEED)
     return DataLoader(TensorDataset(*digits()[0]), batch_size=64, shuffle=True, generator=shuffling)
 

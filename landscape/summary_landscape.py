@@ -379,7 +379,6 @@ def _plane_of_interval(
 def _plane_around(
     origin: Network, job: _Job, stored: Stored[LandscapeData], workers: Workers, chosen: Mapping[str, Any], whole: Run
 ) -> Plane:
-    """Returns the plane of a result, kept beside its landscape where it goes along eigenvectors."""
     if job.kind == "random":
         drawn = {name: chosen[name] for name in ("seed", "normalization", "perturb_one_dimensional")}
         return random_plane_of(origin.weights, workers.space, role=origin.role, **drawn)

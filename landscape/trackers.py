@@ -138,7 +138,6 @@ def log_to_mlflow(
 
 @contextlib.contextmanager
 def wandb_run(run_id: str | None = None, project: str | None = None) -> Iterator[Any]:
-    """Opens a run of Weights & Biases: the one with that id, else a new one."""
     resume = None if run_id is None else "allow"
     with _imported("wandb", "wandb").init(id=run_id, project=project, resume=resume) as run:
         yield run

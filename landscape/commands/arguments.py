@@ -21,6 +21,7 @@ from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
 from workers.errors import CallbackFunctionError, SampleLossesError
 
+from ..record.option import Option
 from ..record.writer import noting_files
 from ..shadowing import check_folder
 
@@ -31,7 +32,6 @@ _VALUE = r"(?:(?P<value>\"[^\"]*\"|'[^']*'|[\w.+-]*\w)(?![\w(]))?"
 
 
 def load_function(text: str) -> Callable[[], Any]:
-    """Returns the function that ``module:function`` names; the working directory is searched first."""
     module_name, separator, function_name = text.partition(":")
     if not (module_name and separator and function_name):
         raise ValueError(f"--function must be module:function, such as my_training:callback_fn, but got {text!r}.")
@@ -135,10 +135,8 @@ def _typed(found: re.Match[str]) -> str:
     return option if value in ("", "True", option.removeprefix("--")) else f"{option} {value}"
 
 
-def sample_counts(option: str, text: str | None) -> int | dict[str, int] | None:
+def sample_counts(option: str, text: str) -> int | dict[str, int]:
     """Returns a number of samples, or one for each data set of a text such as ``train=1000,test=500``."""
-    if text is None:
-        return None
     try:
         if "=" not in text:
             return int(text)
@@ -151,8 +149,8 @@ def sample_counts(option: str, text: str | None) -> int | dict[str, int] | None:
         ) from error
 
 
-def _listed(number: type[_Number], expected: str) -> Callable[[str, str | None], list[_Number] | None]:
-    return lambda option, text: None if text is None else list(numbers_between(",", option, text, expected, number))
+def _listed(number: type[_Number], expected: str) -> Callable[[str, str], list[_Number]]:
+    return lambda option, text: list(numbers_between(",", option, text, expected, number))
 
 
 integers = _listed(int, "whole numbers separated by commas, such as 0,1")
@@ -184,7 +182,7 @@ def numbers_of(option: str, text: str, run_directory: str) -> list[int]:
     """Returns the numbers of checkpoints such as ``0,5,20``; of a range such as ``0-20``, those that the run has."""
     ends = [part.strip() for part in text.split("-")]
     if len(ends) != 2 or not all(end.isdecimal() for end in ends):
-        return integers(option, text) or []
+        return integers(option, text)
     first, last = map(int, ends)
     there = sorted(RunDirectory(find_run(run_directory)).metadata.files)
     found = [number for number in there if first <= number <= last]
@@ -200,10 +198,10 @@ def needed(flag: str, value: str | None, remedy: str) -> str:
     return value
 
 
-def check_left_out(where: str, values: Mapping[str, Any]) -> None:
-    """Raises an error for options that were given, by their names, and mean nothing ``where`` the command is used."""
+def check_left_out(where: str, values: Mapping[str, Any], table: Mapping[str, Option]) -> None:
+    """Raises an error for options that are not as in the table, and mean nothing ``where`` the command is used."""
     for name, value in values.items():
-        if value not in (None, False, [], ()):
+        if value not in (None, False, [], (), table[name].default if name in table else None):
             raise ValueError(f"{name} must be left out {where}.")
 
 
@@ -239,7 +237,6 @@ class TypedCheckpoint:
         return self.number is not None or is_url(self.place) or (Path(self.place) / CHECKPOINT_FOLDER).is_dir()
 
     def weights(self, space: WeightSpace) -> Any:
-        """Returns what Python's functions take."""
         if not self.is_run:
             return self.place
         run = self.run()
@@ -247,7 +244,6 @@ class TypedCheckpoint:
         return run.checkpoint(number, space)
 
     def run(self) -> RunDirectory:
-        """Returns the run directory, of which all checkpoints are meant."""
         return RunDirectory(find_run(self.place))
 
     @property

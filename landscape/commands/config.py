@@ -110,7 +110,6 @@ def save_config(file: Path, command: str, values: Mapping[str, Any], options: Ma
 
 
 def as_toml(values: Mapping[str, Any]) -> str:
-    """Returns plain values, and lists of them, as TOML, one to a line."""
     return "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
 
 

@@ -127,7 +127,7 @@ def _pca(found: Sequence[TypedCheckpoint], space: WeightSpace, *, numbers: Seque
     of_runs = {}
     for text in numbers:
         name, _, rest = text.rpartition("=")
-        of_runs[name] = integers("--numbers", rest) or []
+        of_runs[name] = integers("--numbers", rest)
     if "" not in names:
         return from_weights.pca_plane(runs, network=space, numbers=of_runs or None, **options)
     if set(of_runs) - {""}:
@@ -217,7 +217,7 @@ def evaluate(
     if is_file and (kind != "auto" or len(found) != 1):
         raise ValueError("--factor and --run are for one landscape file in place of CHECKPOINTS, without --kind.")
     if kind == "auto" and len(found) == 1 and (is_file or _is_landscape_file(found[0].place)):
-        check_left_out(_OF_A_FILE, of_plane)
+        check_left_out(_OF_A_FILE, of_plane, {})
         return _change(found[0].place, function, size, factor, {**options, "run": run, "output": output})
     function = needed("--function", function, "give module:function, which returns loss, network, data and metrics")
     output = needed("--output", output, "give the landscape file to write, such as -o plane.h5")
@@ -277,10 +277,7 @@ def _change(
     """Measures a landscape on a finer or a wider grid; the options are those that were typed for ``evaluate``."""
     from ..functions import refine, widen
 
-    check_left_out(
-        _OF_A_FILE,
-        {name: options[name] for name in options if name not in _KEPT and options[name] != OPTIONS[name].default},
-    )
+    check_left_out(_OF_A_FILE, {name: options[name] for name in options if name not in _KEPT}, OPTIONS)
     changed = {name: value for name, value in options.items() if name in _KEPT}
     reach = {name: changed.pop(name) for name in ("margin", "limits")}
     is_finer, is_wider = (any(value is not None for value in values) for values in ((size, factor), reach.values()))
@@ -298,7 +295,6 @@ def _change(
 
 
 def _shown(landscape: Landscape | None) -> Sequence[Landscape]:
-    """Says what was measured, which is nothing in a dry run, and returns it."""
     if landscape is None:
         return []
     typer.echo(f"{landscape.path}\n  {landscape!r}")

@@ -109,13 +109,13 @@ def convert(
     elif source is not None:
         used, where = _OF_IMPORTS, "with --from"
     unused = {name: options.pop(name) for name in _CONVERTED if name not in used}
-    check_left_out(f"{where}, where it means nothing", unused)
+    check_left_out(f"{where}, where it means nothing", unused, _CONVERTED)
     if source != "checkpoints" and len(files) > 1:
         raise ValueError(
             f"{where}, FILE must be one file, but got {len(files)}. Only --from checkpoints takes several."
         )
     if tracker is not None:
-        check_left_out(where, {"output": output, "overwrite": overwrite})
+        check_left_out(where, {"output": output, "overwrite": overwrite}, {})
         _log(files[0], tracker, options)
     elif source == "checkpoints":
         _import_checkpoints(files, needed("--output", output, "give the run directory"), overwrite, options)
@@ -168,7 +168,7 @@ def _import_checkpoints(files: Sequence[str], output: str, overwrite: bool, opti
     from collectors.run_directory.importing import import_checkpoints
     from workers.pools.first_call import FirstCall
 
-    function, name = options["function"], options["network_name"]
+    function, numbers, name = options["function"], options["numbers"], options["network_name"]
     arguments = {
         "run_directory": "--output",
         "paths": "FILE",
@@ -180,7 +180,7 @@ def _import_checkpoints(files: Sequence[str], output: str, overwrite: bool, opti
         run = import_checkpoints(
             output,
             files,
-            numbers=integers("--numbers", options["numbers"]),
+            numbers=None if numbers is None else integers("--numbers", numbers),
             unit=options["unit"],
             strip_prefix=options["strip_prefix"],
             network=None if function is None else FirstCall(load_function(function)).network(),
@@ -239,8 +239,7 @@ def info(
         report = report_devices(options.pop("device_ids"), **options)
         print_facts(report.to_json, lambda: str(report), as_json=as_json)
         return
-    unusual = {name: value for name, value in options.items() if value != OPTIONS[name].default}
-    check_left_out("with PATH; it belongs to `landscape info` without one", unusual)
+    check_left_out("with PATH; it belongs to `landscape info` without one", options, OPTIONS)
     is_directory = False
     with contextlib.suppress(OSError):  # reading it says what is wrong
         is_directory = path_of(file).is_dir()

@@ -46,7 +46,6 @@ def show_where_to_look(measured: Sequence[Any]) -> None:
 
 
 def has_values(measured: Any) -> bool:
-    """Returns whether anything was measured that can be shown, be it a landscape, a curvature or a comparison."""
     return bool((measured.statuses[0] == PointStatus.MEASURED).any())
 
 
@@ -119,7 +118,6 @@ def _share_of(file: FoundFile) -> str:
 
 
 def _joining(shares: Sequence[FoundFile], others: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yields how to join the shares of each landscape that is not there as a whole."""
     wholes = [f"{file.typed.removesuffix(f'_{_share_of(file)}.h5')}.h5" for file in shares]
     for whole in dict.fromkeys(wholes):
         parts = [file.typed for file, other in zip(shares, wholes, strict=True) if other == whole]
@@ -130,7 +128,6 @@ def _joining(shares: Sequence[FoundFile], others: Sequence[str]) -> Iterator[tup
 def _continuing(
     file: FoundFile, contents: RunContents, function: str, flags: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """Yields how to go on with a file that is not complete."""
     header = file.header
     if header is None or header.complete:
         return
@@ -182,10 +179,8 @@ def _words(flag: str, value: Any, option: Option) -> list[object]:
     try:
         is_given = value is not None and option.checked(flag, value) != option.default
     except (TypeError, ValueError):
-        return []  # of a damaged file, or one that somebody made up
-    if not is_given:
-        return []
-    return [flag] if value is True else [flag, value]
+        is_given = False  # of a damaged file, or one that somebody made up
+    return [flag, *([] if value is True else [value])] if is_given else []
 
 
 def _is_found(function: str) -> bool:

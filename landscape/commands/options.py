@@ -58,21 +58,20 @@ _COMMON: Mapping[str, Option] = {
 _OF_READING = {"again with overwrite=True": "again"}
 
 
-def _number_or_text(_option: str, text: str | None) -> float | str | None:
+def _number_or_text(_option: str, text: str) -> float | str:
     try:
-        return None if text is None else float(text)
+        return float(text)
     except ValueError:
         return text
 
 
-# What is typed in another form than Python's: of the option and its text, what Python takes.
+# What is typed in another form than Python's: of the flag and what is typed, what Python takes.
 _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "device_ids": integers,
     "num_samples": sample_counts,
-    "which": lambda _option, text: None if text is None else tuple(part.strip() for part in text.split(",")),
+    "which": lambda _option, text: tuple(part.strip() for part in text.split(",")),
     "budget": _number_or_text,
     "limits": numbers,
-    "compile": lambda _option, value: "auto" if value is None else value,
     "also": lambda _option, items: as_also(items),
 }
 
@@ -94,7 +93,7 @@ def with_options(
     """Gives a command, in place of its ``**options``, those of a table; and errors and warnings what is typed."""
     # A parameter that the command declares, with typer's option or argument in its annotation, may be among the names;
     # those that are not come first.
-    known = {**_COMMON, **table_of(kind), **table}
+    known, forms = {**_COMMON, **table_of(kind), **table}, {**_READ, **read}
 
     def complete(command: _Command) -> _Command:
         signature = inspect.signature(command, eval_str=True)
@@ -117,10 +116,12 @@ def with_options(
             as_json = prints_json and typed.pop("as_json")
             ending = interruptible(overwrite=typed.get("overwrite", False)) if measures else contextlib.nullcontext()
             with ending, options_named(spelling):
-                forms = {**_READ, **{name: read[name] for name in read if typed[name] is not None}}
-                values = {**typed, **{name: forms[name](flags[name], typed[name]) for name in typed if name in forms}}
+                read_in = [name for name, value in typed.items() if name in forms and value is not None]
+                values = {**typed, **{name: forms[name](flags[name], typed[name]) for name in read_in}}
                 tabled = [name for name in names if name not in declared]
-                checked = {name: known[name].checked(flags[name], values[name]) for name in tabled}
+                # What is left out is as in Python, although its help shows no default.
+                wanted = {name: known[name].default if values[name] is None else values[name] for name in tabled}
+                checked = {name: known[name].checked(flags[name], value) for name, value in wanted.items()}
                 if target is not None:
                     config.save_config(target, command.__name__, typed, in_file)
                 measure = functools.partial(command, **{**values, **checked})
@@ -175,7 +176,6 @@ class Command(TyperCommand):
 
     # Typer's table gives each of its columns the same room where they need more than there is.
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Writes the help of this command with its options as they fit."""
         fitting = copy.copy(self)
         fitted = map(_fitting, self.params)
         fitting.params = sorted(fitted, key=lambda item: _ORDER.index(getattr(item, "rich_help_panel", None)))
@@ -183,7 +183,6 @@ class Command(TyperCommand):
 
 
 def _fitting(parameter: Any) -> Any:
-    """Returns an option as the help shows it."""
     if parameter.param_type_name != "option":
         return parameter
     shown = copy.copy(parameter)

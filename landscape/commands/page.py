@@ -87,7 +87,6 @@ def make_page(files: Sequence[str], output: Path | None, size: str, show: bool |
 
 
 def watch(files: Sequence[str], port: int, show: bool | None, look: Mapping[str, Any]) -> None:
-    """Serves the page of one file, which follows it, until Ctrl-C."""
     from ..interactive.watch import WatchServer
 
     if len(files) != 1:

@@ -83,15 +83,13 @@ def connect(
     inputs = [item.place for item in typed]
     fitting = {name: options.pop(name) for name in _FITTING}
     if kind == "line":
-        check_left_out(
-            "for --kind line, which needs no fitting",
-            {name: value for name, value in fitting.items() if value != _FITTING[name].default},
-        )
-    elif options["save_directions"]:
-        check_left_out("for a curve, whose control points are kept in any case", {"save_directions": True})
+        check_left_out("for --kind line, which needs no fitting", fitting, _FITTING)
+    else:
+        kept = {"save_directions": options["save_directions"]}
+        check_left_out("for a curve, whose control points are kept in any case", kept, {})
     if align and output is not None and output.lower().endswith(_WEIGHTS):
         nothing = f"with --output {output}, for which nothing is measured"
-        check_left_out(nothing, {"kind": None if kind == "line" else kind, "dry_run": options["dry_run"]})
+        check_left_out(nothing, {"kind": None if kind == "line" else kind, "dry_run": options["dry_run"]}, {})
         _write_aligned(typed, Path(output), load_function(function), overwrite=options["overwrite"])
         return []
     if kind != "line":

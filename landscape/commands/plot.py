@@ -120,19 +120,18 @@ def plot(
     of_pictures = {name: value for name, value in typed.items() if name not in _OF_BOTH}
     look = {name: options[name] for name in _OF_BOTH}
     if pages["watch"]:
-        page = None if pages["page"] == OF_PAGES["page"].default else pages["page"]
-        check_left_out("with --watch, which shows a page of its own", {"output": output, "page": page, **of_pictures})
+        unused = {"output": output, "page": pages["page"], **of_pictures}
+        check_left_out("with --watch, which shows a page of its own", unused, OF_PAGES)
         watch(files, pages["port"] or 0, pages["show"], look)
         return
-    check_left_out("without --watch", {"port": pages.pop("port")})
+    check_left_out("without --watch", {"port": pages.pop("port")}, OF_PAGES)
     are_landscapes = not output and not of_pictures and all(kind_of(file) == LANDSCAPE for file in files)
     if output.suffix.lower() in ENDINGS if output else are_landscapes:
-        check_left_out("for a page; it belongs to pictures, such as --output NAME.png", of_pictures)
+        check_left_out("for a page; it belongs to pictures, such as --output NAME.png", of_pictures, _OF_PLOT)
         with options_named({"path": "--output"}):
             make_page(files, output, pages["page"], pages["show"], look)
         return
-    unusual = {name: value for name, value in pages.items() if value != OF_PAGES[name].default}
-    check_left_out("for a picture; it belongs to pages, such as --output NAME.html", unusual)
+    check_left_out("for a picture; it belongs to pages, such as --output NAME.html", pages, OF_PAGES)
     if output is None:
         output = picture_beside(files[0]).with_suffix(".mp4" if typed.get("kind") == "animation" else ".png")
     check_no_input("--output", output, files)

@@ -26,8 +26,6 @@ _MOST_RANGES = 12
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A landscape, curvature or comparison file in a run directory."""
-
     place: AnyPath
     typed: str  # as it can be typed: a path as the run's was given, or a URL
     header: Header | None  # None where it cannot be read
@@ -36,7 +34,6 @@ class FoundFile:
 
     @property
     def word(self) -> str:
-        """What kind of file it is."""
         return "unreadable" if self.header is None else self.header.kind.word
 
     @property

@@ -206,7 +206,6 @@ def _gains_little(slope: float, lowest: Number, scale: float) -> bool:
 
 
 def _slope(line: LandscapeData) -> float:
-    """Returns the slope in the middle of three points along the lowest eigenvector."""
     return float((line.loss[2] - line.loss[0]) / (line.x[2] - line.x[0]))
 
 
