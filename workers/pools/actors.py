@@ -18,11 +18,7 @@ class ActorDeathError(ActorError):
 
 
 class ActorTaskError(ActorError):
-    """A method raised ``cause``; the text is its traceback in the worker."""
-
-    def __init__(self, cause: Exception, text: str) -> None:
-        super().__init__(text)
-        self.cause = cause
+    """A method raised; the text is the traceback in the worker."""
 
 
 class Actors(ABC):

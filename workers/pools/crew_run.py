@@ -12,9 +12,8 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import ChangedSamplesError
 from ..pool import CurvatureTask, Result, Task, WeightsTask
-from .actors import ActorError, ActorTaskError
+from .actors import ActorDeathError, ActorError
 from .chunks import Chunk, ChunkQueue
 from .crew import DEATHS_BEFORE_DROP, Crew
 from .crew_worker import CrewWorker, InFlight
@@ -149,11 +148,7 @@ class CrewRun:
         call, chunk = item.call, item.chunk
         try:
             answer = answers[call] if call in answers else self._actors.answers([call])[0]
-        except ActorTaskError as error:
-            if isinstance(error.cause, ChangedSamplesError):
-                raise error.cause from None
-            raise
-        except ActorError as error:
+        except ActorDeathError as error:
             yield from self._bury(worker, error)
             return
         worker.in_flight.popleft()

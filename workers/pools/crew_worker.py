@@ -13,7 +13,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from collectors.errors import LandscapeError
 from collectors.networks.weight_space import State
@@ -21,7 +21,7 @@ from collectors.networks.weight_space import State
 from ..callback_fn import call_callback, make_evaluator, space_of
 from ..curvature.measuring import CurvatureSettings
 from ..curvature.products import ProductSettings
-from ..errors import IN_THE_WORKER, CallbackFunctionError, CurvatureError
+from ..errors import IN_THE_WORKER, CallbackFunctionError
 from ..evaluator import EvaluatorDescription, MeasurementSetup, Partition, SampleMemory
 from ..hardware import pin_process
 from ..measurement_options import MeasurementOptions
@@ -29,9 +29,8 @@ from ..measurement_plan import MeasurementPlan, Workload
 from .actors import Actors
 from .chunks import Chunk, MeasuredSpeed
 from .devices import WorkerLayout, WorkerPlace, gpu_numbers
-from .in_process import Outcome, Worker
+from .in_process import CurvatureOutcome, Outcome, Worker
 
-_Outcome = TypeVar("_Outcome")
 _FRAMEWORKS = ("torch", "lightning", "transformers", "composer", "keras", "jax", "flax", "mindspore")
 
 
@@ -104,17 +103,10 @@ class MeasurementActor:
             with contextlib.suppress(ImportError):
                 importlib.import_module("torch._inductor.compile_fx")
 
-    def start(
-        self,
-        options: MeasurementOptions,
-        plan: MeasurementPlan | None,
-        workload: Workload | None = None,
-        memory: SampleMemory = SampleMemory(),  # noqa: B008
-    ) -> EvaluatorDescription | Exception:
-        """Builds the evaluator; what goes wrong is returned."""
+    def start(self, setup: MeasurementSetup) -> EvaluatorDescription | Exception:
+        """Builds the evaluator, on this worker's devices; what goes wrong is returned."""
         try:
-            devices = self._devices
-            setup = MeasurementSetup(options, self._threads, devices[0], plan, False, workload, memory, devices)
+            setup = replace(setup, threads=self._threads, device=self._devices[0], devices=self._devices)
             self._worker = Worker(make_evaluator(self._result, setup))
             return self._worker.description
         except (LandscapeError, TypeError, ValueError) as error:
@@ -128,22 +120,21 @@ class MeasurementActor:
         """Calls a method of the worker; errors of ours are returned."""
         return _returned(getattr(self._worker, method), *arguments)
 
-    def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float, int | None]:
-        """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed."""
+    def measure_points(self, points: Sequence[tuple[float, ...]]) -> Any:
+        """Returns points' outcomes, the seconds it took and the batch size that memory allowed; or an error of ours."""
         return self._timed(lambda: self._worker.measure_points(points))
 
     def measure_state(self, parameters: State, buffers: State | None, settings: CurvatureSettings | None) -> Any:
         """Measures one set of weights, or with settings the curvature there; returns what ``measure_points`` does."""
         if settings is None:
             return self._timed(lambda: [self._worker.measure_state(lambda: (parameters, buffers))])
-        try:
-            return self._timed(lambda: [self._worker.measure_curvature(lambda: (parameters, buffers), settings)])
-        except CurvatureError as error:
-            return _portable(error)
+        return self._timed(lambda: [self._worker.measure_curvature(lambda: (parameters, buffers), settings)])
 
-    def _timed(self, measure: Callable[[], list[_Outcome]]) -> tuple[list[_Outcome], float, int | None]:
+    def _timed(self, measure: Callable[[], Sequence[Outcome | CurvatureOutcome]]) -> Any:
         start = time.perf_counter()
-        outcomes = measure()
+        outcomes = _returned(measure)
+        if isinstance(outcomes, Exception):
+            return outcomes
         return outcomes, time.perf_counter() - start, self._worker.description.plan.batch_size
 
     def measure_source(self, source: bytes, settings: CurvatureSettings | None) -> Any:
@@ -249,7 +240,10 @@ class CrewWorker:
         return self.call("prepare", self.recipe.callback, self.recipe.frameworks)
 
     def start(self, plan: MeasurementPlan | None, workload: Workload | None, memory: SampleMemory) -> Any:
-        return self.call("start", self.recipe.options, plan, workload, memory)
+        setup = MeasurementSetup(
+            self.recipe.options, plan=plan, restore_network=False, workload=workload, memory=memory
+        )
+        return self.call("start", setup)
 
     def seek_place(self) -> None:
         """Makes another actor in the place of a dead one; all that it is asked for yet is where it is."""
@@ -310,29 +304,21 @@ def pickled_function(dumps: Callable[[Any], bytes], function: Callable[..., Any]
         ) from error
 
 
-@dataclass(frozen=True)
-class _SentFunction:
-    """A function that plain pickle may not know, such as one of a script."""
-
-    content: bytes
-
-    @functools.cached_property
-    def _function(self) -> Callable[..., Any]:
-        function: Callable[..., Any] = pickle.loads(self.content)
-        return function
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self._function(*arguments)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _SentFunction, (self.content,)
-
-
 def sent_options(dumps: Callable[[Any], bytes], options: MeasurementOptions) -> MeasurementOptions:
     """Returns options as they are sent to workers."""
     if not callable(options.groups):
         return options
-    return replace(options, groups=_SentFunction(pickled_function(dumps, options.groups, "groups")))
+    # Plain pickle may not know it, such as one of a script.
+    return replace(options, groups=functools.partial(_call_sent, pickled_function(dumps, options.groups, "groups")))
+
+
+def _call_sent(content: bytes, *arguments: Any) -> Any:
+    return _loaded(content)(*arguments)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(content: bytes) -> Any:
+    return pickle.loads(content)
 
 
 def mentioned_frameworks(callback_fn: Callable[[], Any], pickled: bytes) -> tuple[str, ...]:

@@ -112,11 +112,7 @@ class Worker:
         return within_memory(self.evaluator, lambda: self.evaluator.measure(np.array(points, np.float64), **options))
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> list[Outcome]:
-        """Measures points; one that raises costs nothing but itself.
-
-        Raises:
-            ChangedSamplesError: the data set gave other samples than before, which concerns all points.
-        """
+        """Measures points; one that raises costs nothing but itself, unless samples changed, which concerns all."""
         try:
             columns = self._measure(points)
             return [Outcome(values_at(columns, row), None, samples_at(columns, row)) for row in range(len(points))]
@@ -204,6 +200,8 @@ class Worker:
 
 
 class InProcessPool(Pool):
+    workers = 1
+
     def __init__(
         self,
         callback_fn: Callable[[], Any],
@@ -227,10 +225,6 @@ class InProcessPool(Pool):
     @property
     def description(self) -> EvaluatorDescription:
         return self._worker.description
-
-    @property
-    def workers(self) -> int:
-        return 1
 
     @property
     def copies_of_planes(self) -> int:

@@ -66,7 +66,7 @@ class Line:
             if succeeded:
                 call.set_result(content)
             else:
-                call.set_exception(ActorTaskError(*content))
+                call.set_exception(ActorTaskError(content))
         return alive
 
 
@@ -97,7 +97,7 @@ class LocalActors(Actors):
         ours, theirs = socket.socketpair()
         with theirs:
             if self._template is None:
-                process: Spawned | Forked = Spawned(theirs, self._stderr, self._environment)
+                process: Spawned | Forked = Spawned("work_alone", theirs, self._stderr, **self._environment)
             else:
                 process = self._template.fork(theirs)
             line = Line(process, ours)

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NoReturn
 
 from collectors.files import system
@@ -90,22 +90,18 @@ class Inbox:
             yield body
 
 
-def _start(function: str, connection: socket.socket, stderr: BinaryIO, **further: str) -> subprocess.Popen[bytes]:
-    # The driver's script is not imported: it may have no `if __name__ == "__main__":`, and would start workers again.
-    # PYTHONHASHSEED and OMP_NUM_THREADS are as Ray sets them for its workers, so that both give the same numbers.
-    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONHASHSEED": "0", **python_path(), **further}
-    code = f"from {__name__} import {function}; {function}()"
-    try:
-        return system.start_python(["-P", "-c", code], connection, stderr=stderr, environment=environment)
-    except OSError as error:
-        raise PoolError(f"the workers' processes could not be started: {error}") from error
-
-
 class Spawned:
-    """A worker that is started from nothing, on every system, and takes a connection."""
+    """A process that is started from nothing, on every system, takes a connection and calls a function of this file."""
 
-    def __init__(self, connection: socket.socket, stderr: BinaryIO, environment: Mapping[str, str]) -> None:
-        self._process = _start("work_alone", connection, stderr, **environment)
+    def __init__(self, function: str, connection: socket.socket, stderr: BinaryIO, **further: str) -> None:
+        # The driver's script is not imported: it may have no `if __name__ == "__main__":`, and would start workers
+        # again. PYTHONHASHSEED and OMP_NUM_THREADS are as Ray sets them, so that both give the same numbers.
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONHASHSEED": "0", **python_path(), **further}
+        code = f"from {__name__} import {function}; {function}()"
+        try:
+            self._process = system.start_python(["-P", "-c", code], connection, stderr=stderr, environment=environment)
+        except OSError as error:
+            raise PoolError(f"the workers' processes could not be started: {error}") from error
 
     def ended(self, seconds: float = 0.0) -> int | None:
         """Returns its exit code, negative for a signal; None while it runs, or nobody says."""
@@ -119,7 +115,7 @@ class Spawned:
 
 
 class Forked:
-    """The same of a process that the template knows."""
+    """A worker that the template knows."""
 
     def __init__(self, template: Template, number: int) -> None:
         self._template, self._number = template, number
@@ -145,7 +141,7 @@ class Template:
         self._numbers = itertools.count()
         self._running: dict[int, Forked] = {}
         with theirs:
-            self._process = _start("serve", theirs, stderr)
+            self._process = Spawned("serve", theirs, stderr)
         # Modules that start threads when they are imported must not be among them.
         self.order("import", tuple(modules))
 
@@ -177,7 +173,7 @@ class Template:
 
     def death(self) -> str:
         """Returns how the template ended; "" while it lives."""
-        status = self._process.poll()
+        status = self._process.ended()
         return "" if status is None else f"the process from which workers are started {how_it_ended(status)}"
 
     def close(self) -> None:
@@ -185,11 +181,8 @@ class Template:
         self._end(_END_SECONDS)
 
     def _end(self, seconds: float) -> None:
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
+        if self._process.ended(seconds) is None:
             self._process.kill()
-            self._process.wait()
 
 
 def how_it_ended(status: int | None) -> str:
@@ -330,16 +323,6 @@ def _work(connection: socket.socket, bodies: Iterable[bytes]) -> None:
                 answer = getattr(made, method)(*values)
             del values, arguments
             connection.sendall(framed((number, True, answer)))
-        except Exception as error:
-            _answer_error(connection, number, error)
-
-
-def _answer_error(connection: socket.socket, number: int, error: Exception) -> None:
-    text = "".join(traceback.format_exception(error))
-    as_sent: Callable[[], Exception]  # the text of an error may be an error itself
-    for as_sent in (lambda: error, lambda: RuntimeError(str(error)), lambda: RuntimeError(type(error).__name__)):
-        with contextlib.suppress(Exception):
-            content = as_sent(), text
-            pickle.loads(pickle.dumps(content))  # some can be written and not read
-            connection.sendall(framed((number, False, content)))
-            return
+        except Exception:
+            with contextlib.suppress(ConnectionError):  # the driver is gone
+                connection.sendall(framed((number, False, traceback.format_exc())))

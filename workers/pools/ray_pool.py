@@ -64,7 +64,7 @@ class RayActors(Actors):
         try:
             return list(self.ray.get(list(calls)))
         except self.ray.exceptions.RayTaskError as error:
-            raise ActorTaskError(error.cause, str(error)) from error
+            raise ActorTaskError(str(error)) from error
         except self.ray.exceptions.RayError as error:
             self._check_alive()  # workers die with the raylet, which is the cause to report
             raise ActorDeathError(str(error)) from error
@@ -212,13 +212,5 @@ def _folder_of_script() -> Path | None:
 
 
 def _importable(folder: Path) -> list[Path]:
-    try:
-        found = sorted(folder.iterdir())
-    except OSError:
-        return []
-    return [
-        path
-        for path in found
-        if (path.name.endswith(".py") and path.is_file())
-        or (path.name.isidentifier() and (path / "__init__.py").is_file())
-    ]
+    packages = [file.parent for file in folder.glob("*/__init__.py") if file.parent.name.isidentifier()]
+    return sorted([*filter(Path.is_file, folder.glob("*.py")), *packages])

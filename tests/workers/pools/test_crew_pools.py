@@ -23,6 +23,7 @@ from waiting import Gate
 from worker_cases import ConvNet, TinyTransformer, case, mlp, plane_of, seeded, state_of, values, weighted_from_zeros
 
 from workers.errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError, PoolError, SamplesError
+from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
@@ -72,26 +73,17 @@ class OwnError(ValueError):
         super().__init__(f"{what} {index}")
 
 
-class Unreadable(torch.utils.data.Dataset):
-    """Its rows raise an error, which is made anew each time."""
-
-    def __init__(self, make):
-        self._make = make
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        raise self._make()
-
-
 def raising():
     return {}["x"]
 
 
 def reading(make):
-    """A callback_fn whose data set raises an error."""
-    return lambda: (nn.MSELoss(), nn.Linear(2, 1), Unreadable(make), {})
+    """A callback_fn whose data raise an error, which is made anew each time."""
+
+    def unreadable(_):
+        raise make()
+
+    return lambda: (nn.MSELoss(), nn.Linear(2, 1), map(unreadable, range(8)), {})
 
 
 strange = reading(lambda: OwnError("row", 3))
@@ -99,9 +91,9 @@ strange = reading(lambda: OwnError("row", 3))
 OF_ROWS = "what callback_fn returned raised "
 RAISING = {
     raising: ("callback_fn raised KeyError: 'x'", "in raising"),
-    reading(lambda: ValueError("row 3 is damaged")): (f"{OF_ROWS}ValueError: row 3 is damaged", "in __getitem__"),
-    reading(lambda: OSError("no row")): (f"{OF_ROWS}OSError: no row", "in __getitem__"),
-    strange: (f"{OF_ROWS}OwnError: row 3", "in __getitem__"),
+    reading(lambda: ValueError("row 3 is damaged")): (f"{OF_ROWS}ValueError: row 3 is damaged", "in unreadable"),
+    reading(lambda: OSError("no row")): (f"{OF_ROWS}OSError: no row", "in unreadable"),
+    strange: (f"{OF_ROWS}OwnError: row 3", "in unreadable"),
 }
 
 
@@ -240,7 +232,7 @@ class TestCallbacks:
             monkeypatch.setenv(name, "1")
         actor = MeasurementActor(None, 1, ["cpu"], [])
         actor.prepare(cloudpickle.dumps(callback), ())
-        found = actor.call() or actor.start(MeasurementOptions(), PLAN)
+        found = actor.call() or actor.start(MeasurementSetup(plan=PLAN))
         check_error(pickle.loads(pickle.dumps(found)), error, text, note)
 
     @pytest.mark.slow

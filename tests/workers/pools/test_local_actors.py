@@ -17,6 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from places import ROOT, SUPPORT
 from plain_actors import Broken, Plain
+from scripts import run_python
 from waiting import PATIENCE, Gate, wait_until
 
 from collectors.files import system
@@ -119,14 +120,12 @@ class TestCalls:
         gate.open()
         assert actors.get([busy, *calls]) == [1.0, *[float(2**21)] * 3]
 
-    def test_what_a_method_raises_is_the_cause(self, actors):
+    def test_what_a_method_raises_is_told(self, actors):
         actor = make(actors)
-        with pytest.raises(ActorTaskError, match="the cupboard is bare") as caught:
+        with pytest.raises(ActorTaskError, match="KeyError: 'the cupboard is bare'"):
             ask(actors, actor, "fail")
-        assert isinstance(caught.value.cause, KeyError)
-        with pytest.raises(ActorTaskError, match="LocalError: nobody knows this class") as caught:
+        with pytest.raises(ActorTaskError, match="LocalError: nobody knows this class"):
             ask(actors, actor, "fail_strangely")
-        assert isinstance(caught.value.cause, RuntimeError)
         with pytest.raises(ActorTaskError, match="pickle"):
             ask(actors, actor, "unreadable")
         assert ask(actors, actor, "greet") == "Ada"
@@ -267,8 +266,10 @@ NEEDED = (
 @pytest.mark.room("landscape/measure.py")
 @pytest.mark.filterwarnings("ignore:device_ids .* go beyond")
 @pytest.mark.parametrize("kind", ["forked", "spawned"])
-def test_a_script_without_ray_and_without_a_guard(run_python, own_ray, kind):
-    begun, measured, needed = run_python(SCRIPT, kind, timeout=1.5 * PATIENCE).stdout.splitlines()
+def test_a_script_without_ray_and_without_a_guard(own_ray, tmp_path, kind):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    begun, measured, needed = run_python(script, kind, patience=1.5 * PATIENCE).splitlines()
     assert begun == "begun"
     assert measured == "2 (5, 5)"
     assert re.fullmatch(NEEDED, needed)
