@@ -44,18 +44,14 @@ class WorkerLayout:
     devices_per_worker: int = 1  # GPUs that each worker sees, or slots whose cores it joins
     workers_per_device: int = 1  # on each GPU, or among which a slot's cores are split
 
-    @classmethod
-    def checked(cls, devices_per_worker: object = 1, workers_per_device: object = 1) -> WorkerLayout:
-        layout = cls(
-            check_int("devices_per_worker", devices_per_worker, minimum=1),
-            check_int("workers_per_device", workers_per_device, minimum=1),
-        )
-        if layout.devices_per_worker > 1 and layout.workers_per_device > 1:
+    def __post_init__(self) -> None:
+        check_int("devices_per_worker", self.devices_per_worker, minimum=1)
+        check_int("workers_per_device", self.workers_per_device, minimum=1)
+        if self.devices_per_worker > 1 and self.workers_per_device > 1:
             raise ValueError(
-                f"only one of devices_per_worker and workers_per_device may exceed 1, but got {devices_per_worker} and "
-                f"{workers_per_device}; a worker has several devices, or shares one."
+                "only one of devices_per_worker and workers_per_device may exceed 1, but got "
+                f"{self.devices_per_worker} and {self.workers_per_device}; a worker has several devices, or shares one."
             )
-        return layout
 
     @property
     def share(self) -> float:

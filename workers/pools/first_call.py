@@ -113,7 +113,7 @@ def space_before_devices(callback_fn: Callable[[], Any], options: Mapping[str, A
 
 def _reserves_devices(options: Mapping[str, Any]) -> bool:
     """Returns whether a pool of these options reserves GPUs or nodes; raises what would end it hours later."""
-    layout = WorkerLayout.checked(options.get("devices_per_worker", 1), options.get("workers_per_device", 1))
+    layout = WorkerLayout(options.get("devices_per_worker", 1), options.get("workers_per_device", 1))
     asked = check_device_ids("device_ids", options.get("device_ids"))
     where, _, _ = where_it_runs(asked, layout, options.get("address"))
     if where != "cluster" and (where == "in process" or local_processes_suffice()):

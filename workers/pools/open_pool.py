@@ -57,7 +57,7 @@ def open_pool(
     memory = SampleMemory(limit=memory_limit(sample_memory))
     # GPUs or, without these, slots that share the CPU cores; None means all, or a Mac's GPU.
     asked = check_device_ids("device_ids", device_ids)
-    layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
+    layout = WorkerLayout(devices_per_worker, workers_per_device)
     where, devices, apple = where_it_runs(asked, layout, address)
     how: dict[str, Any] = {"plan": plan, "workload": workload, "memory": memory}
     if where != "cluster" and not apple:
@@ -152,7 +152,7 @@ def report_devices(
 ) -> DeviceReport:
     """Returns what a run with these arguments would compute on, and starts nothing; of a cluster, what is free now."""
     asked = check_device_ids("device_ids", device_ids)
-    layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
+    layout = WorkerLayout(devices_per_worker, workers_per_device)
     where, devices, apple = where_it_runs(asked, layout, address)
     if where == "cluster":
         layout.check_devices(asked or ())

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import SUPPORT
 from ray_environment import AS_OTHERS
+from scripts import run_script
 from waiting import PATIENCE
 
 from workers.pools.devices import WorkerLayout
@@ -15,7 +18,7 @@ from workers.pools.devices import WorkerLayout
 
 @given(st.integers(1, 4), st.integers(1, 6), st.sampled_from([(1, 1), (2, 1), (3, 1), (1, 2), (1, 5)]))
 def test_shares_are_disjoint_and_complete(groups, extra_cores, numbers):
-    layout = WorkerLayout.checked(*numbers)
+    layout = WorkerLayout(*numbers)
     devices = tuple(range(groups * layout.devices_per_worker))
     cores = tuple(range(10, 10 + groups * layout.workers_per_device * extra_cores))
     places = layout.places(devices, cores=cores)
@@ -30,19 +33,19 @@ def test_shares_are_disjoint_and_complete(groups, extra_cores, numbers):
 
 
 def test_workers_of_one_device_have_cores_of_that_device():
-    split = WorkerLayout.checked(1, 2).places((4, 7), cores=tuple(range(8)))
+    split = WorkerLayout(1, 2).places((4, 7), cores=tuple(range(8)))
     assert [place.cores for place in split] == [(0, 1), (2, 3), (4, 5), (6, 7)]
     labels = [f"worker {part} of device {device}" for device in (4, 7) for part in (0, 1)]
     assert [place.label for place in split] == labels
-    joined = WorkerLayout.checked(2).places((0, 1, 2, 3), cores=tuple(range(8)))
+    joined = WorkerLayout(2).places((0, 1, 2, 3), cores=tuple(range(8)))
     assert [place.cores for place in joined] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert joined[0].label == "the worker of devices 0, 1"
-    crowded = WorkerLayout.checked(1, 3).places((0,), cores=(5, 6))
+    crowded = WorkerLayout(1, 3).places((0,), cores=(5, 6))
     assert [place.cores for place in crowded] == [(5,), (6,), (5,)]
 
 
 def test_devices_that_are_left_over_stay_free():
-    layout = WorkerLayout.checked(devices_per_worker=3)
+    layout = WorkerLayout(devices_per_worker=3)
     assert layout.workers(7) == 2
     assert [place.devices for place in layout.places(tuple(range(7)), cores=None)] == [(0, 1, 2), (3, 4, 5)]
     assert layout.workers(2) == 0
@@ -167,6 +170,6 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.timeout(5 * PATIENCE)  # some fifteen workers of Ray start, which takes a busy machine long
 @pytest.mark.parametrize("script", [PINNED, LOGICAL_GPUS], ids=["pinned", "logical GPUs"])
-def test_places(run_python, support_folder, own_ray, script):
-    result = run_python(script, support_folder, RAY_AUTH_TOKEN="0123456789" * 4, **AS_OTHERS, timeout=PATIENCE * 4)
-    assert result.stdout.splitlines()[-1] == "good"
+def test_places(own_ray, script):
+    environment = {**os.environ, "RAY_AUTH_TOKEN": "0123456789" * 4, **AS_OTHERS}
+    assert run_script(script, SUPPORT, env=environment, patience=PATIENCE * 4).splitlines()[-1] == "good"
