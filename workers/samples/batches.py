@@ -6,7 +6,7 @@ import functools
 import hashlib
 import sys
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -191,11 +191,6 @@ class SampleDigest:
 
     def hexdigest(self) -> str:
         return hashlib.sha256(b"".join(item.digest() for item in self._hashes)).hexdigest()
-
-
-def sha256_of(digest: str, sizes: Sequence[int] | None) -> str:
-    """Returns the SHA-256 of samples with this digest and, unless it is None, of the sizes of their batches."""
-    return hashlib.sha256(f"{digest}{'' if sizes is None else list(sizes)}".encode()).hexdigest()
 
 
 def quick_mark(batch: Batch) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import itertools
 import math
 import time
@@ -17,7 +18,7 @@ from collectors.networks.batches import leaves
 
 from ..errors import ChangedSamplesError, SamplesError
 from ..users_code import warn_and_note
-from .batches import Batch, SampleDigest, cut, map_batch, picked, quick_mark, sha256_of
+from .batches import Batch, cut, map_batch, picked, quick_mark
 from .random_state import OwnRandomState
 
 Regrouped: TypeAlias = Sequence[tuple[Sequence[Batch], Sequence[Batch]]]
@@ -37,11 +38,11 @@ class Samples:
         whole: Batch | None,
         *,
         without_batches: bool = False,
-        digest: str | None = None,
+        digest: str = "",
         store: object = None,
     ) -> None:
         self.count = sum(batch.size for batch in batches)
-        # The digest is the SHA-256 of the samples as the data set gave them; None computes it when it is asked for.
+        # The digest is the SHA-256 of a data set's samples as it gave them.
         self.store, self._digest = store, digest
         self._on_use: tuple[Callable[[Batch], Batch], ...] = ()
         self.moved_on_use = False
@@ -167,13 +168,10 @@ class Samples:
     def sha256(self, *, with_batches: bool) -> str:
         """Returns the SHA-256 of all samples and, with batches, of the sizes of the loader's own batches."""
         if self.passes is not None:
-            return self.passes.sha256(with_batches=with_batches)
-        if self._digest is None:
-            contents = SampleDigest()
-            for batch in self.read_batches:
-                contents.add(batch)
-            self._digest = contents.hexdigest()
-        return sha256_of(self._digest, [batch.size for batch in self._kept_batches] if with_batches else None)
+            digest, sizes = self.passes.facts.digest, list(self.passes.facts.sizes)
+        else:
+            digest, sizes = self._digest, [batch.size for batch in self._kept_batches]
+        return hashlib.sha256(f"{digest}{sizes if with_batches else ''}".encode()).hexdigest()
 
     def map(self, function: Callable[[Any], Any]) -> Samples:
         """Returns the samples with every array replaced; their number and batches stay."""
@@ -215,10 +213,6 @@ class SampleStream:
     @property
     def count(self) -> int:
         return sum(self.facts.sizes)
-
-    def sha256(self, *, with_batches: bool) -> str:
-        """Returns the SHA-256 of all samples, the same as if they were in memory in these batches."""
-        return sha256_of(self.facts.digest, self.facts.sizes if with_batches else None)
 
     def changed(self, function: Callable[[Batch], Batch]) -> SampleStream:
         return replace(self, changes=(*self.changes, function))

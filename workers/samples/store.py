@@ -164,7 +164,8 @@ class SampleWriter:
     def finish(self, *, without_batches: bool) -> Samples:
         for file in self._files:
             file.seal()
-        return _mapped(self._files, self._batches, _joined(self._batches), without_batches, self._digest.hexdigest())
+        whole = _joined(self._batches)
+        return _Store(self._files, (self._batches, whole, without_batches, self._digest.hexdigest())).samples()
 
     def _written(self, position: int, leaf: Any) -> Any:
         if not _can_be_written(leaf):
@@ -181,7 +182,7 @@ class SampleWriter:
 def open_held(held: tuple[Sequence[Any], bytes]) -> Samples | None:
     """Returns samples of another process, which are mapped and not copied; None where they are out of reach."""
     files, content = held
-    return None if None in files else _mapped(files, *pickle.loads(content))
+    return None if None in files else _Store(files, pickle.loads(content)).samples()
 
 
 def hold(samples: Samples) -> bytes | None:
@@ -199,27 +200,23 @@ def hold(samples: Samples) -> bytes | None:
 
 @dataclass(frozen=True)
 class _Store:
-    """What samples were made of; it keeps the files open for others."""
+    """What samples are made of; it keeps the files open for others."""
 
     files: Sequence[SampleFile]
-    content: tuple[list[Batch], Batch | None, bool, str]  # with places in the files instead of arrays
+    content: tuple[list[Batch], Batch | None, bool, str]  # as ``Samples`` takes it, with places instead of arrays
 
+    def samples(self) -> Samples:
+        batches, whole, without_batches, digest = self.content
+        mapped = [file.map() for file in self.files]
 
-def _mapped(
-    files: Sequence[SampleFile], batches: list[Batch], whole: Batch | None, without_batches: bool, digest: str
-) -> Samples:
-    mapped = [file.map() for file in files]
+        def array(leaf: Any) -> Any:
+            return leaf.array(mapped) if isinstance(leaf, _Slot) else leaf
 
-    def array(leaf: Any) -> Any:
-        return leaf.array(mapped) if isinstance(leaf, _Slot) else leaf
-
-    return Samples(
-        [map_batch(array, batch) for batch in batches] if whole is None else batches,
-        None if whole is None else map_batch(array, whole),
-        without_batches=without_batches,
-        digest=digest,
-        store=_Store(files, (batches, whole, without_batches, digest)),
-    )
+        if whole is None:
+            batches = [map_batch(array, batch) for batch in batches]
+        else:
+            whole = map_batch(array, whole)
+        return Samples(batches, whole, without_batches=without_batches, digest=digest, store=self)
 
 
 def _can_be_written(leaf: Any) -> bool:
