@@ -81,6 +81,19 @@ def images(count=40):
     return torch.randn(count, 3, 6, 6, generator=torch.Generator().manual_seed(3))
 
 
+class Made(Dataset):
+    """Makes each sample when it is asked for."""
+
+    def __init__(self, make, count):
+        self.make, self.count = make, count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return self.make(index)
+
+
 class Sentences(Dataset):
     """Token sequences of unequal length and the next token at each place."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from places import SUPPORT
+from scripts import run_script
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import CASES, case, classes, evaluator_of, features, mlp, plane_of
@@ -253,9 +256,9 @@ for change in (
 
 
 @pytest.mark.slow
-def test_precision_is_full_whichever_way_the_user_set_it_and_comes_back(run_python, support_folder, tests_folder):
+def test_precision_is_full_whichever_way_the_user_set_it_and_comes_back():
     """PyTorch keeps a GPU's settings also where it has none; ``cudnn.flags`` raises for most of them."""
-    run_python(PRECISION, support_folder, tests_folder)
+    run_script(PRECISION, SUPPORT, Path(__file__).parent)
 
 
 def test_settings_come_back_after_an_exception():

@@ -33,6 +33,11 @@ def speed_of(points_per_second):
     return speed
 
 
+def drained(queue, speed, *, idle=True):
+    """All chunks that a queue still gives a worker."""
+    return list(iter(lambda: queue.next(speed, idle=idle), None))
+
+
 def keys(chunk):
     return [task.key for task in chunk.tasks]
 
@@ -97,7 +102,7 @@ def test_without_deaths_tasks_are_given_out_in_order(kinds, workers, speed):
     tasks = make_tasks(kinds)
     queue = ChunkQueue(iter(tasks), workers)
     given_out = []
-    while (chunk := queue.next(speed_of(speed), idle=True)) is not None:
+    for chunk in drained(queue, speed_of(speed)):
         assert chunk.is_state == isinstance(chunk.tasks[0], StateTask)
         assert len({type(task) for task in chunk.tasks}) == 1
         assert len(chunk.tasks) == 1 or not chunk.is_state
@@ -115,9 +120,7 @@ def test_a_chunk_takes_about_a_second(workers, speed):
 
 def test_chunks_become_small_towards_the_end():
     queue = ChunkQueue((PointTask(index, (0.0,)) for index in range(100)), 2)
-    sizes = []
-    while (chunk := queue.next(speed_of(50.0), idle=False)) is not None:
-        sizes.append(len(chunk.tasks))
+    sizes = [len(chunk.tasks) for chunk in drained(queue, speed_of(50.0), idle=False)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == 25
     assert sizes[-1] == 1
@@ -162,10 +165,10 @@ def test_suspects_are_split(size):
         assert queue.is_empty
         return
     assert hopeless is None
-    halves = [queue.next(MeasuredSpeed(), idle=True), queue.next(MeasuredSpeed(), idle=True)]
+    halves = drained(queue, MeasuredSpeed())
+    assert len(halves) == 2
     assert [key for half in halves for key in keys(half)] == list(range(size))
     assert {half.kills for half in halves} == {KILLS_BEFORE_SPLIT - 1}
-    assert queue.next(MeasuredSpeed(), idle=True) is None
 
 
 @pytest.mark.parametrize(
@@ -179,8 +182,5 @@ def test_a_chunk_is_as_large_as_a_pass_is_worth(points, workers, sizes):
     speed = MeasuredSpeed()
     assert queue.next(speed, idle=True).is_state
     assert queue.next(speed, idle=False) is None
-    found = []
-    while (chunk := queue.next(speed, idle=True)) is not None:
-        found.append(len(chunk.tasks))
-    assert found == sizes
+    assert [len(chunk.tasks) for chunk in drained(queue, speed)] == sizes
     assert queue.is_empty

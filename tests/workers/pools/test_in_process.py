@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 from paraboloid import Paraboloid, paraboloid_plane
+from places import SUPPORT
+from scripts import run_script
 from torch import nn
 from worker_cases import ConvNet, case, classes, features, found, mlp, plane_of, seeded, state_of
 
@@ -205,9 +207,8 @@ class TestChoice:
         with pytest.raises(error, match=text):
             open_pool(**{"callback_fn": Paraboloid, "options": MeasurementOptions(), **arguments})
 
-    def test_nothing_is_started(self, run_python, support_folder):
-        result = run_python(NOTHING_STARTED, support_folder)
-        assert result.stdout.split() == ["InProcessPool", "measured"]
+    def test_nothing_is_started(self):
+        assert run_script(NOTHING_STARTED, SUPPORT).split() == ["InProcessPool", "measured"]
 
 
 NOTHING_STARTED = """

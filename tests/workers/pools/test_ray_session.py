@@ -15,7 +15,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from own_processes import ended_process
+from places import SUPPORT
 from ray_environment import without_ray
+from scripts import run_script
 from waiting import PATIENCE, wait_until
 
 from collectors.files.system import holding
@@ -33,7 +35,7 @@ from workers.pools.ray_session import (
 
 BEGIN = """
 import os, signal, sys
-sys.path[:0] = sys.argv[1:3]
+sys.path[:0] = sys.argv[1:2]
 from pathlib import Path
 import psutil
 import pytest
@@ -100,12 +102,12 @@ print("good")
 
 
 @pytest.fixture
-def run_alone(run_python, own_ray, support_folder, tests_folder, tmp_path):
+def run_alone(own_ray, tmp_path):
     """Runs a script, which must end well, as a user with a home of his own, for whom nothing of Ray is set."""
 
-    def run(script, **more):
-        result = run_python(BEGIN + script, support_folder, tests_folder, tmp_path, HOME=str(tmp_path), **more)
-        assert result.stdout.splitlines()[-1] == "good"
+    def run(script):
+        printed = run_script(BEGIN + script, SUPPORT, env={**os.environ, "HOME": str(tmp_path)}, patience=PATIENCE * 4)
+        assert printed.splitlines()[-1] == "good"
 
     return run
 
@@ -113,7 +115,7 @@ def run_alone(run_python, own_ray, support_folder, tests_folder, tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(5 * PATIENCE)  # Ray starts twice, and each start may take a busy machine half a minute
 def test_the_life_of_a_private_ray(run_alone, tmp_path):
-    run_alone(LIFE, timeout=PATIENCE * 4)
+    run_alone(LIFE)
     assert not (tmp_path / ".ray").exists()
 
 
@@ -141,7 +143,7 @@ def test_ray_may_be_imported_already(run_alone, tmp_path, tokens):
         (tmp_path / ".ray").mkdir()
         (tmp_path / ".ray" / "auth_token").write_text("a" * 64)
     before = [(path.name, path.stat().st_mtime_ns, path.read_text()) for path in tmp_path.glob(".ray/*")]
-    run_alone(EARLIER, timeout=PATIENCE * 4)
+    run_alone(EARLIER)
     assert [(path.name, path.stat().st_mtime_ns, path.read_text()) for path in tmp_path.glob(".ray/*")] == before
     assert (tmp_path / ".ray").exists() == bool(tokens)
 
@@ -157,12 +159,10 @@ with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1], address="local") as pool:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_everything(tmp_path, support_folder, tests_folder):
+def test_ctrl_c_ends_everything(tmp_path):
     """A terminal sends SIGINT to the whole process group."""
-    script = tmp_path / "script.py"
-    script.write_text(BEGIN + INTERRUPTED)
     process = subprocess.Popen(
-        [sys.executable, str(script), str(support_folder), str(tests_folder)],
+        [sys.executable, "-c", BEGIN + INTERRUPTED, str(SUPPORT)],
         env={**without_ray(), "HOME": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -338,11 +338,9 @@ with open_pool(Paraboloid, OPTIONS, device_ids=[0], address="local"):
 
 
 @pytest.mark.slow
-def test_the_private_ray_of_a_killed_driver_goes_at_once(support_folder, tests_folder, tmp_path):
+def test_the_private_ray_of_a_killed_driver_goes_at_once():
     """Its raylet dies with it; the others need up to a minute to notice."""
-    script = tmp_path / "script.py"
-    script.write_text(BEGIN + KILLED)
-    process = subprocess.Popen([sys.executable, str(script), str(support_folder), str(tests_folder)])
+    process = subprocess.Popen([sys.executable, "-c", BEGIN + KILLED, str(SUPPORT)])
     assert process.wait(timeout=PATIENCE) == -signal.SIGKILL
     short = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) <= 20 else "/tmp")
     (left,) = short.glob(f"landscape-ray-{process.pid}-*")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
-from worker_cases import classes, features, mlp
+from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
+from worker_cases import Made, classes, features, mlp
 
 from landscape import evaluate, random_plane
 from workers.errors import SamplesError
@@ -33,15 +33,13 @@ class Stream(IterableDataset):
         return iter(zip(INPUTS, TARGETS, strict=True))
 
 
-class Drawing(Dataset):
-    """Draws, and gives the same samples all the same."""
+def drawing(index):
+    """Draws, and gives the same sample all the same."""
+    draw()
+    return INPUTS[index], TARGETS[index]
 
-    def __len__(self):
-        return len(INPUTS)
 
-    def __getitem__(self, index):
-        draw()
-        return INPUTS[index], TARGETS[index]
+DRAWING = Made(drawing, len(INPUTS))
 
 
 class Part(Sampler):
@@ -56,10 +54,10 @@ class Part(Sampler):
 DATA = {
     "stream": Stream,
     "loader of a stream": lambda: DataLoader(Stream(), 8),
-    "data set": Drawing,
-    "loader": lambda: DataLoader(Drawing(), 8, shuffle=True),
+    "data set": lambda: DRAWING,
+    "loader": lambda: DataLoader(DRAWING, 8, shuffle=True),
     "sampler": lambda: DataLoader(TensorDataset(INPUTS, TARGETS), 8, sampler=Part()),
-    "several": lambda: {"train": DataLoader(Drawing(), 8), "test": DataLoader(Stream(), 8)},
+    "several": lambda: {"train": DataLoader(DRAWING, 8), "test": DataLoader(Stream(), 8)},
     "list of batches": lambda: [(INPUTS, TARGETS)],
 }
 
@@ -136,17 +134,16 @@ def test_so_does_a_callback_fn_that_draws_or_sets_a_seed(seeds):
     """And samples are read with the numbers that it left, as in a worker of another process."""
     read = []
 
-    class Drawn(Drawing):
-        def __getitem__(self, index):
-            read[-1].append(torch.rand(1).item())
-            return super().__getitem__(index)
+    def drawn(index):
+        read[-1].append(torch.rand(1).item())
+        return drawing(index)
 
     def callback_fn():
         network = mlp()
         if seeds:
             torch.manual_seed(7)
         torch.rand(3)
-        return nn.CrossEntropyLoss(), network, DataLoader(Drawn(), 8), {}
+        return nn.CrossEntropyLoss(), network, DataLoader(Made(drawn, len(INPUTS)), 8), {}
 
     plane, before = random_plane(mlp(), seed=0), torch.get_rng_state()
     for function in (callback_fn, FirstCall(callback_fn)):

@@ -21,7 +21,7 @@ from torch.utils.data import (
     SubsetRandomSampler,
     TensorDataset,
 )
-from worker_cases import sentence_loader
+from worker_cases import Made, sentence_loader
 
 from collectors.networks.batches import leaves
 from workers.errors import SamplesError
@@ -51,19 +51,6 @@ class Stream(IterableDataset):
 
     def __iter__(self):
         return iter(zip(self.inputs, self.targets, strict=True))
-
-
-class Made(Dataset):
-    """Makes each sample when it is asked for."""
-
-    def __init__(self, make, count=COUNT):
-        self.make, self.count = make, count
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        return self.make(index)
 
 
 def plain(items):
@@ -360,7 +347,7 @@ class Picture:
         self.number = number
 
 
-PICTURES = Made(lambda index: (Picture(index), index))
+PICTURES = Made(lambda index: (Picture(index), index), COUNT)
 
 
 def collate_pictures(samples):
@@ -397,7 +384,7 @@ def test_identity_does_not_see_addresses():
 
 
 def noisy(from_index=0):
-    return Made(lambda index: (INPUTS[index] + (torch.rand(2) if index >= from_index else 0), TARGETS[index]))
+    return Made(lambda index: (INPUTS[index] + (torch.rand(2) if index >= from_index else 0), TARGETS[index]), COUNT)
 
 
 class Changing(Stream):
