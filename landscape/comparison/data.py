@@ -218,5 +218,4 @@ def block_names(metrics: Container[str]) -> list[str]:
 
 
 def block_sizes(weights: Float64[np.ndarray, " samples"], blocks: int) -> Float64[np.ndarray, " blocks"]:
-    """Returns how much the samples of each block count together."""
     return np.array([weights[block::MOST_BLOCKS].sum() for block in range(blocks)], np.float64)

@@ -17,7 +17,7 @@ from collectors.weights.aligned import AlignedState
 from workers.curvature.probes import Trace
 from workers.errors import CurvatureError, SampleLossesError
 from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
-from workers.pool import PointTask, Pool
+from workers.pool import PointTask, Pool, Result
 from workers.users_code import warn_user
 
 from ..curvature.lines import find_trace_by_lines
@@ -144,9 +144,8 @@ class ComparisonExperiment(Experiment[ComparisonData]):
                         announced = True
                     yield line
                 if _lacks_trace(record, row, settings):
-                    parameters, buffers = origin_state(state, pool.description.space)
                     lines, seed, confidence = (settings[name] for name in ("trace_lines", "seed", "confidence"))
-                    trace = find_trace_by_lines(pool, parameters, buffers, lines, seed=seed, confidence=confidence)
+                    trace = find_trace_by_lines(pool, state, lines, seed=seed, confidence=confidence)
                     yield functools.partial(_keep_trace, row, lines, trace)
             except (CheckpointError, PlaneError, CurvatureError, FloatingPointError) as error:
                 reason = f"{type(error).__name__}: {error}"
@@ -224,14 +223,15 @@ def _reasons(data: ComparisonData) -> str:
 
 
 def _keep_line(
-    row: int, direction: int, values: Mapping[int, Mapping[str, float]], error: str | None, data: ComparisonData
+    row: int, direction: int, origin: Mapping[str, float], results: Mapping[int, Result], data: ComparisonData
 ) -> int:
     """Keeps a line's values by place, the loss and those of blocks of samples, or the error of a point that failed."""
     place, last = (row, direction), len(data.t) - 1
-    if error is not None:
+    if errors := [result.error or "no traceback" for result in results.values() if result.values is None]:
         data.status[place] = PointStatus.FAILED
-        data.errors[f"{data.place_of(row)}/direction/{direction}"] = error
+        data.errors[f"{data.place_of(row)}/direction/{direction}"] = errors[0]
         return 1
+    values = {last // 2: origin, **{point: result.values or {} for point, result in results.items()}}
     data.loss[place] = [values[point]["loss"] for point in range(last + 1)]
     if data.block_size.size:
         names, ends = block_names(values[0]), (values[point] for point in (last // 2, 0, last))
@@ -261,25 +261,18 @@ def _keep_failure(row: int, directions: int, error: str, data: ComparisonData) -
 def _along(
     data: ComparisonData, row: int, chunk: Sequence[int], origin: Mapping[str, float], pool: Pool, run: Run
 ) -> Iterator[Keep]:
-    middle = len(data.t) // 2
-    values: dict[int, dict[int, Mapping[str, float]]] = {number: {middle: origin} for number in chunk}
-    errors: dict[int, str] = {}
-    left = dict.fromkeys(chunk, len(data.t) - 1)
+    found: dict[int, dict[int, Result]] = {number: {} for number in chunk}
     tasks = (
         PointTask((number, point), _at(len(chunk), place, t))
         for place, number in run.in_time(enumerate(chunk))
         for point, t in enumerate(data.t.tolist())
-        if point != middle
+        if point != len(data.t) // 2
     )
     for result in pool.run(tasks):
         number, point = cast("tuple[int, int]", result.key)
-        if result.values is None:
-            errors.setdefault(number, result.error or "no traceback")
-        else:
-            values[number][point] = result.values
-        left[number] -= 1
-        if not left[number]:
-            yield functools.partial(_keep_line, row, number, values[number], errors.get(number))
+        found[number][point] = result
+        if len(found[number]) == len(data.t) - 1:
+            yield functools.partial(_keep_line, row, number, origin, found.pop(number))
 
 
 def _at(axes: int, place: int, t: float) -> tuple[float, ...]:
@@ -289,6 +282,5 @@ def _at(axes: int, place: int, t: float) -> tuple[float, ...]:
 
 
 def _lacks_trace(data: ComparisonData, row: int, settings: Mapping[str, Any]) -> bool:
-    """Returns whether the trace of a network is asked for, and not known from as many lines."""
     lines = settings["trace_lines"]
     return bool(lines and (np.isnan(data.trace[row]) or data.trace_lines.get(data.sha256[row]) != lines))

@@ -225,8 +225,9 @@ class Curvature(ReadOnlyRecord, CurvatureData):
         role = named_origin(name)
         if name is None and self.unit != CHECKPOINT:
             role = OriginRole(CHECKPOINT, number=int(self.number[row]))
-        vectors, notes = [found.flat(place) for place in places], known.get("notes") or ()
-        return plane_of_eigenvectors(found.weights, found.space, vectors, axes, identity, notes=notes, role=role)
+        along = [{key: array.copy() for key, array in found.directions[place].items()} for place in places]
+        notes = known.get("notes") or ()
+        return plane_of_eigenvectors(found.weights, found.space, along, axes, identity, notes=notes, role=role)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Writes a curvature file, which ``load`` reads, with eigenvectors that are in memory, and returns its path.

@@ -17,7 +17,7 @@ from collectors.shapes import Float64, Int64, UInt8
 from collectors.validation import check_choice, check_float, check_instance, check_int
 from collectors.weights.aligned import AlignedState, align
 from collectors.weights.safetensors_file import CheckpointFile, MemoryState
-from workers.curvature.products import MATRICES, Vector
+from workers.curvature.products import MATRICES
 
 from ..errors import DAMAGES, LandscapeDamagedError, LandscapeIdentityError, LandscapeNotFoundError
 from ..planes.side_file import SideFile
@@ -92,8 +92,6 @@ class CurvatureData(Record, kind=CURVATURE, coordinates=("number",), key=("numbe
 
 @dataclass(frozen=True, eq=False)
 class Eigenvectors:
-    """Eigenvectors of a loss's curvature, with the weights at which they were found."""
-
     space: WeightSpace
     state: State  # all parameters and buffers, by name
     # In the order of the eigenvalues, each of length one: name to array for each trainable parameter.
@@ -102,11 +100,6 @@ class Eigenvectors:
     @property
     def weights(self) -> AlignedState:
         return align(MemoryState(self.state, "the weights of the eigenvectors"), self.space)
-
-    def flat(self, row: int) -> Vector:
-        """Returns a vector, all trainable tensors side by side in the network's order, shape (weights,)."""
-        direction = self.directions[row]
-        return np.concatenate([direction[tensor.name].reshape(-1) for tensor in self.space.trainable])
 
 
 def _place(path: AnyPath, data: CurvatureData, row: int) -> AnyPath:

@@ -116,7 +116,6 @@ def _measure(
 
 
 def _numbers(run: RunDirectory, numbers: Iterable[int] | None) -> list[int]:
-    """Returns the numbers of the checkpoints to measure, in order, each once."""
     unit = run.settings.unit
     if numbers is None:
         present, missing = run.present_numbers, run.missing(tuple(sorted(run.metadata.files)))
@@ -251,10 +250,9 @@ class CurvatureExperiment(Experiment[CurvatureData]):
             return
         number = cast("int", result.key)
         state = self.weights[number]
-        read, _ = openers(state, state.space)
-        parameters, buffers = read()
         directions = tuple(as_direction(row, state.space) for row in result.values.vectors)
-        vectors = Eigenvectors(state.space, {**parameters, **(buffers or {})}, directions)
+        arrays = {tensor.name: state.read(tensor.name) for tensor in state.space.tensors}
+        vectors = Eigenvectors(state.space, arrays, directions)
         if record.path is None:
             self.vectors[number] = vectors
         else:

@@ -12,7 +12,6 @@ import numpy as np
 
 from collectors.files.places import AnyPath, check_directory
 from collectors.networks.weight_space import WeightSpace
-from collectors.shapes import Float
 from collectors.weights.aligned import AlignedState, Weights, align, as_reader
 from collectors.weights.safetensors_file import StateReader
 from workers.curvature.measuring import CurvatureSettings
@@ -24,7 +23,7 @@ from workers.users_code import warn_user
 from ..errors import error_message
 from ..grid.kept_plane import read_kept
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature
-from ..planes.directions import random_direction
+from ..planes.directions import Direction, as_direction, random_direction
 from ..planes.from_checkpoints import plane_of_eigenvectors
 from ..planes.plane import Plane
 from ..record.identity import eigenvectors_identity, identity_of
@@ -116,8 +115,8 @@ def plane_along_eigenvectors(
         settings.matrix, settings.which, unknown, unknown, pool.description.num_samples, settings.rise
     )
     if run.rehearsal:
-        vectors = [_any_vector(space, state, index) for index in range(len(settings.which))]
-        return plane_of_eigenvectors(state, space, vectors, curvature, identity, role=role)
+        any_directions = [_any_direction(space, state, index) for index in range(len(settings.which))]
+        return plane_of_eigenvectors(state, space, any_directions, curvature, identity, role=role)
     asked = settings.measured
     find_out_how_losses_add_up(pool, {0: state})
     result = pool.measure_curvature(curvature_task("origin", state, asked))
@@ -137,14 +136,14 @@ def plane_along_eigenvectors(
     if run.progress:
         text = f"eigenvalues {listed} ({which})"
         print(f"{MATRIX_NAMES[settings.matrix]}: {text}, {found.products} products", file=sys.stderr)  # noqa: T201
-    vectors = [found.vectors[row] for row in rows]
-    return plane_of_eigenvectors(state, space, vectors, curvature, identity, notes=found.notes, role=role)
+    directions = [as_direction(found.vectors[row], space) for row in rows]
+    return plane_of_eigenvectors(state, space, directions, curvature, identity, notes=found.notes, role=role)
 
 
-def _any_vector(space: WeightSpace, state: AlignedState, index: int) -> Float[np.ndarray, " weights"]:
+def _any_direction(space: WeightSpace, state: AlignedState, index: int) -> Direction:
     drawn = random_direction(space, state, seed=0, index=index, normalization="none", perturb_one_dimensional=True)
     vector = np.concatenate([drawn[tensor.name].reshape(-1) for tensor in space.trainable])
-    return np.asarray(vector / np.linalg.norm(vector))
+    return as_direction(np.asarray(vector / np.linalg.norm(vector)), space)
 
 
 def _listed(values: Sequence[float]) -> str:

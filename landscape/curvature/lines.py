@@ -11,6 +11,7 @@ from collectors.networks.weight_space import State, direction_dtype
 from collectors.shapes import Float64
 from collectors.validation import check_int
 from collectors.weights.aligned import Weights, align, as_reader
+from collectors.weights.safetensors_file import StateReader
 from workers.curvature.probes import Trace
 from workers.curvature.products import Layout, Vector
 from workers.errors import CurvatureError
@@ -18,7 +19,7 @@ from workers.pool import Pool, StateTask
 from workers.users_code import warn_user
 
 from ..errors import error_message
-from ..grid.tasks import openers
+from ..planes.from_checkpoints import origin_state
 from ..record.workers import open_workers
 from .experiment import find_out_how_losses_add_up
 
@@ -41,21 +42,19 @@ def measure_trace(weights: Weights, callback_fn: Callable[[], Any], lines: int, 
         state = align(reader, pool.description.space)
         if find_out_how_losses_add_up(pool, {0: state}) is None:
             raise CurvatureError("the loss is not a finite number at these weights, some of which are NaN or infinite.")
-        read, _ = openers(state, state.space)
-        return find_trace_by_lines(pool, *read(), lines, seed=chosen["seed"])
+        return find_trace_by_lines(pool, state, lines, seed=chosen["seed"])
 
 
-def find_trace_by_lines(
-    pool: Pool, parameters: State, buffers: State | None, lines: int, *, seed: int = 0, confidence: float = 0.95
-) -> Trace:
-    probe = _Lines(pool, parameters, buffers, seed)
+def find_trace_by_lines(pool: Pool, state: StateReader, lines: int, *, seed: int, confidence: float = 0.95) -> Trace:
+    probe = _Lines(pool, state, seed)
     step = probe.find_step(min(_PILOTS, lines))
     return Trace.of(probe.second_differences(range(lines), step), confidence=confidence)
 
 
 class _Lines:
-    def __init__(self, pool: Pool, parameters: State, buffers: State | None, seed: int) -> None:
-        self._pool, self._parameters, self._buffers, self._seed = pool, parameters, buffers, seed
+    def __init__(self, pool: Pool, state: StateReader, seed: int) -> None:
+        self._pool, self._seed = pool, seed
+        self._parameters, self._buffers = origin_state(state, pool.description.space)
         trainable = [info for info in pool.description.space.trainable if info.size]
         double = any(direction_dtype(info.dtype) == np.float64 for info in trainable)
         names, shapes = tuple(info.name for info in trainable), tuple(info.shape for info in trainable)
@@ -106,7 +105,7 @@ class _Lines:
             )
         return losses
 
-    def _at(self, number: int, step: float) -> tuple[State, State | None]:
+    def _at(self, number: int, step: float) -> tuple[State, State]:
         if not step:
             return self._parameters, self._buffers
         along: Vector = self._layout.rademacher(self._seed, _LINES, number)

@@ -65,7 +65,6 @@ def check_rise(name: str, rise: object) -> float:
 
 
 def check_which(name: str, which: object) -> tuple[str, ...]:
-    """Returns one or two different names of ``WHICH``, given in a list or as a single name."""
     names = [which] if isinstance(which, str) else which
     expected = f"one or two of {', '.join(WHICH)}"
     if not isinstance(names, Sequence) or not all(isinstance(item, str) for item in names):

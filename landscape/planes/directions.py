@@ -73,7 +73,6 @@ def normalize(
 
 
 def empty_direction(space: WeightSpace) -> Direction:
-    """Returns an array for each trainable tensor, whose values are still to be written."""
     return {tensor.name: np.empty(tensor.shape, direction_dtype(tensor.dtype)) for tensor in space.trainable}
 
 

@@ -19,7 +19,6 @@ _EXPECTED = "two numbers (lowest, highest) for all axes, or four: (x0, x1, y0, y
 
 
 def check_extent(limits: object, margin: object) -> tuple[tuple[float, ...] | None, float | None]:
-    """Returns checked limits (None, two or four numbers) and margin (None, or a share); giving both is a ValueError."""
     if limits is not None and margin is not None:
         raise ValueError("limits= and margin= both say where the grid ends; give one of them.")
     return check_limits("limits", limits), check_margin("margin", margin)
@@ -52,7 +51,6 @@ def spans(limits: tuple[float, ...], dimension: int) -> list[tuple[float, float]
 
 
 def check_sizes(size: int | tuple[int, int], dimension: int) -> list[int]:
-    """Returns how many points each axis has: the same for all, or a number for each."""
     if isinstance(size, tuple | list):
         if len(size) != dimension:
             raise wrong_value("size", f"an int, or {dimension} ints, one for each direction", size)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from collectors.networks.buffers_between import BuffersBetween, is_count, pruning_masks
 from collectors.networks.weight_space import WeightSpace, some_names
-from collectors.shapes import Float
 from collectors.validation import check_int
 from collectors.weights.aligned import AlignedState, Weights, align
 from collectors.weights.safetensors_file import StateReader
@@ -21,7 +20,7 @@ from workers.users_code import warn_user
 from ..errors import PlaneError
 from ..roles import UNKNOWN, OriginRole
 from .axis_curvature import AxisCurvature
-from .directions import as_direction, empty_direction, parts_of, random_direction
+from .directions import Direction, empty_direction, parts_of, random_direction
 from .networks import Network, runs_of
 from .passes import HERE, Passes, shards_of
 from .pca import principal_directions
@@ -161,19 +160,18 @@ def plane_of_points(weights: Mapping[str, Weights], space: WeightSpace) -> Plane
 def plane_of_eigenvectors(
     state: AlignedState,
     space: WeightSpace,
-    vectors: Sequence[Float[np.ndarray, " weights"]],
+    directions: Sequence[Direction],
     curvature: AxisCurvature,
     identity: Mapping[str, Any],
     *,
     notes: Sequence[str] = (),
     role: OriginRole = UNKNOWN,
 ) -> Plane:
-    """Returns a plane, or a line, through weights along one or two unit vectors, as ``as_direction`` takes them."""
+    """Returns a plane, or a line, through weights along one or two directions of length one."""
     # The identity is what they are the eigenvectors of, not their bits, which another machine computes a little unlike.
     check_spannable(space)
-    along = tuple(as_direction(vector, space) for vector in vectors)
-    origin = origin_state(state, space)
-    plane = Plane(space, *origin, along, curvature.matrix, "none", {**identity}, origin_role=role, curvature=curvature)
+    how: dict[str, Any] = {"identity": {**identity}, "origin_role": role, "curvature": curvature}
+    plane = Plane(space, *origin_state(state, space), tuple(directions), curvature.matrix, "none", **how)
     return replace(plane, notes=(*notes, *curvature.notes(plane.longest)))
 
 
@@ -199,7 +197,6 @@ def origin_state(state: StateReader, space: WeightSpace) -> tuple[dict[str, NDAr
 
 
 def check_spannable(space: WeightSpace) -> None:
-    """Raises a PlaneError where nothing of a network is trainable, or a trainable tensor is complex."""
     if not space.dimension:
         raise PlaneError(
             f"the network {space.network} has no trainable parameter, so no plane can run through its weights; set "

@@ -38,7 +38,6 @@ class FurtherRuns:
 
 
 def check_also(name: str, also: Any) -> Sequence[Any] | Mapping[str, Any] | None:
-    """Returns the places of runs or files of weights, a list or by name, or None."""
     if also is None:
         return None
     if isinstance(also, str | os.PathLike) or not isinstance(also, Mapping | Sequence):

@@ -129,7 +129,6 @@ def find_named(weights: Any, argument: str) -> list[Network]:
 
 
 def networks_in(run: RunDirectory, numbers: Sequence[int] | None = None, name: str = "") -> list[Network]:
-    """Returns a run's checkpoints, not opened yet: those of the numbers, or all."""
     chosen = sorted(run.metadata.files) if numbers is None else list(numbers)
     return checkpoints_of_run([run] * len(chosen), chosen, name, run.metadata.final_number)
 
@@ -275,7 +274,6 @@ def _shortened(name: str) -> str:
 
 
 def _run_folder(weights: Weights) -> PurePosixPath | None:
-    """Returns the folder of the run that a file belongs to; None for weights in memory."""
     if isinstance(weights, str | os.PathLike):
         text = str(Path(weights).absolute()) if "://" not in os.fspath(weights) else str(weights)
     elif str(getattr(weights, "label", "")).lower().endswith(CHECKPOINT_SUFFIXES):

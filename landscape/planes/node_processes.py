@@ -96,8 +96,6 @@ class NodeProcesses(contextlib.ExitStack):
 
 
 class NodeProcess:
-    """Computes what it is sent."""
-
     def compute(self, function: Callable[..., Any], shared: Any, part: Sequence[Any]) -> Any:
         return compute(function, shared, part)
 

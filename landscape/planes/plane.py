@@ -344,7 +344,6 @@ class Plane:
 
 
 def check_searched(plane: Plane) -> None:
-    """Raises a ValueError for the plane of a dry run, in which any vectors stand for eigenvectors."""
     if plane.curvature is not None and not plane.curvature.is_known:
         raise ValueError(
             "plane must be along eigenvectors that were searched, but this one comes from a dry run, with any vectors "

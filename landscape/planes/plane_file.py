@@ -176,7 +176,6 @@ def _plane_of(file: CheckpointFile) -> dict[str, Any]:
 
 
 def _networks_of(columns: Mapping[str, Any], places: Sequence[Any], space: WeightSpace) -> tuple[Network, ...]:
-    """Returns the networks that ``columns_of`` wrote, each of which is opened once it is read."""
     for text in (*columns["runs"], *columns["name"], *columns["sha256"]):
         check_instance("a name or a SHA-256", text, str, "a str")
     networks = []

@@ -112,7 +112,6 @@ def projection_at(
     directions: Sequence[Direction],
     space: WeightSpace,
 ) -> Projection:
-    """Measures how far checkpoints lie from given points of a plane."""
     sums = _summed(checkpoints, coordinates, origin, directions, space)
     return _projection(coordinates, sums.residual, sums.norm)
 
@@ -168,7 +167,6 @@ def _projection(
 
 
 def check_independent(norms: Sequence[float] | Float64[np.ndarray, " dimension"], cosine: float | None) -> None:
-    """Raises a PlaneError where a direction is zero or not finite, or the two are parallel."""
     for index, norm in enumerate(norms):
         if not 0 < norm < np.inf:
             raise PlaneError(

@@ -78,7 +78,6 @@ class SideFile:
             ) from error
 
     def read(self, path: AnyPath, make: Callable[[CheckpointFile], T]) -> T:
-        """Returns what ``make`` makes of a file."""
         file = CheckpointFile(path)
         if file.metadata.get("format") != self.format:
             contents = next((what for entry, what in self.older.items() if entry in file.metadata), f"no {self.word}")
