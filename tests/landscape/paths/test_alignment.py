@@ -13,15 +13,16 @@ from torch import nn
 from collectors.errors import CheckpointError
 from collectors.networks.readers import describe_network, read_network
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
-from landscape import MeasurementPlan, evaluate, line_between
+from landscape import MeasurementPlan, line_between
 from landscape.errors import AlignmentError
+from landscape.functions import barrier
 from landscape.paths.alignment import align
 from landscape.paths.axis_labels import AxisLabels, NoCommonPartsError
 from landscape.paths.graph_symmetries import OutputCheck, find_groups
 from landscape.paths.matching import permuted
 
 SAMPLES = 1024
-PLAN = MeasurementPlan(batch_size=256, threads=1)
+OPTIONS = {"progress": False, "plan": MeasurementPlan(batch_size=256, threads=1), "device_ids": [0]}
 
 
 class Perceptron(nn.Sequential):
@@ -42,10 +43,6 @@ def train(build, seed, steps, batch=64):
         nn.functional.cross_entropy(network(images[some]), targets[some]).backward()
         optimizer.step()
     return network.eval()
-
-
-def arrays(network):
-    return {name: tensor.numpy().copy() for name, tensor in network.state_dict().items()}
 
 
 def loaded(build, weights):
@@ -69,7 +66,7 @@ def test_undone_to_the_bit(build, steps, sizes, batch):
     """A random permutation of every group of a trained network is undone, buffers included."""
     network = train(build, 0, steps, batch)
     images = digits(build)[0][:8]
-    state, other = arrays(network), arrays(train(build, 1, 2, batch))
+    state, other = read_network(network), read_network(train(build, 1, 2, batch))
     groups = align(other, to=network, example=images).groups
     assert sorted(group.size for group in groups) == sizes
     rng = np.random.default_rng(1)
@@ -151,26 +148,18 @@ def test_channels_of_group_normalization_stay_in_their_group():
     assert found.verified <= 1e-6
 
 
-def barrier(a, b):
-    """Of the straight line, above the straight line between the losses at its ends."""
-    images, targets = (part[:SAMPLES] for part in digits(LeNet5))
-    place = np.linspace(0, 1, 21)
-
-    def call():
-        return nn.CrossEntropyLoss(), LeNet5(), (images, targets), {}
-
-    line, options = line_between(a, b, network=LeNet5()), {"progress": False, "plan": PLAN, "device_ids": [0]}
-    loss = evaluate(line, call, x=place, **options).loss.ravel()
-    return float((loss - ((1 - place) * loss[0] + place * loss[-1])).max())
-
-
 @pytest.mark.slow
 def test_the_barrier_between_two_trainings_of_lenet():
     a, b = (train(LeNet5, seed, 192) for seed in (0, 1))
-    found = align(b, to=a, example=digits(LeNet5)[0][:16])
+    images, targets = (part[:SAMPLES] for part in digits(LeNet5))
+    found = align(b, to=a, example=images[:16])
     assert found.distance_after < 0.9 * found.distance_before
-    assert barrier(a, b) > 0.7
-    assert barrier(a, found.weights) <= 0.35
+    before, after = (
+        barrier(a, end, lambda: (nn.CrossEntropyLoss(), LeNet5(), (images, targets), {}), 21, **OPTIONS).height
+        for end in (b, found.weights)
+    )
+    assert before > 0.7
+    assert after <= 0.35
 
 
 def small(seed=0):
@@ -195,7 +184,7 @@ def test_weights_in_any_form(two, tmp_path):
     a, b = two
     expected = align(b, to=a, example=X)
     torch.save(a.state_dict(), tmp_path / "a.pt")
-    write_checkpoint(tmp_path / "b.safetensors", arrays(b))
+    write_checkpoint(tmp_path / "b.safetensors", read_network(b))
     found = align(tmp_path / "b.safetensors", to=str(tmp_path / "a.pt"), network=small(7).train(), example=X)
     found.save(tmp_path / "aligned.safetensors")
     read = CheckpointFile(tmp_path / "aligned.safetensors")

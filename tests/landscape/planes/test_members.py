@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from examples import train_run
+from least_squares import least_squares
 from torch import nn
 
 from collectors.errors import CheckpointError
@@ -24,18 +25,6 @@ def states(count, first=0):
     return [dict(network(seed).state_dict()) for seed in range(first, first + count)]
 
 
-def flat(plane, state):
-    return np.concatenate([np.asarray(state[tensor.name], np.float64).ravel() for tensor in plane.space.trainable])
-
-
-def by_least_squares(plane, state):
-    """Coordinates, residual and norm by numpy's own solver on all weights at once."""
-    columns = np.stack([flat(plane, direction) for direction in plane.directions], axis=1)
-    difference = flat(plane, state) - flat(plane, plane.origin)
-    found, *_ = np.linalg.lstsq(columns, difference, rcond=None)
-    return found, float(np.linalg.norm(difference - columns @ found)), float(np.linalg.norm(difference))
-
-
 PLANES = {
     "pca": lambda: pca_plane(states(4), network=network()),
     "random": lambda: random_plane(network(), seed=3),
@@ -52,11 +41,10 @@ def test_projections_are_least_squares(kind):
     assert found.coordinates.shape == (3, plane.dimension)
     assert found.residuals.shape == found.norms.shape == (3,)
     assert (found.numbers.tolist(), found.runs) == ([2, 4, 8], ("", "", ""))
-    for row, state in enumerate(others):
-        coordinates, residual, norm = by_least_squares(plane, state)
-        np.testing.assert_allclose(found.coordinates[row], coordinates, rtol=1e-6, atol=1e-9)
-        assert found.residuals[row] == pytest.approx(residual, rel=1e-6)
-        assert found.norms[row] == pytest.approx(norm, rel=1e-6)
+    coordinates, residuals, norms = least_squares(plane.space, plane.directions, plane.origin, others)
+    np.testing.assert_allclose(found.coordinates, coordinates, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.residuals, residuals, rtol=1e-6)
+    np.testing.assert_allclose(found.norms, norms, rtol=1e-6)
     np.testing.assert_array_equal(found.x, found.coordinates[:, 0])
     assert (found.y is None) == (plane.dimension == 1)
 
@@ -84,10 +72,10 @@ class TestAdding:
         assert columns["name"] == ("",) * 7 + ("EMA", "SWA")
         assert len(set(columns["sha256"])) == 9
         np.testing.assert_array_equal(grown.projection.x[:4], plane.projection.x)
-        for row, state in enumerate([*states(3, first=9), network(30).state_dict(), network(31).state_dict()]):
-            coordinates, residual, _ = by_least_squares(plane, state)
-            np.testing.assert_allclose([grown.projection.x[4 + row], grown.projection.y[4 + row]], coordinates, 1e-6)
-            assert grown.projection.residual[4 + row] == pytest.approx(residual, rel=1e-6)
+        added = [*states(3, first=9), *states(2, first=30)]
+        coordinates, residuals, _ = least_squares(plane.space, plane.directions, plane.origin, added)
+        np.testing.assert_allclose(np.stack(grown.projection.coordinates, axis=1)[4:], coordinates, rtol=1e-6)
+        np.testing.assert_allclose(grown.projection.residual[4:], residuals, rtol=1e-6)
         assert list(runs_of(plane.networks)) == ["sgd"]
         again = grown.with_checkpoints(networks={"seed 2": network(40)})
         assert (again.networks[-1].name, len(again.checkpoints)) == ("seed 2", 10)

@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from least_squares import flat, least_squares
 from torch import nn
 
 from collectors.networks.readers import describe_network, read_network
@@ -23,14 +24,6 @@ def states(count, dtype=torch.float64):
     return [MemoryState(read_network(network(dtype, seed)), f"state {seed}") for seed in range(count)]
 
 
-def described(count):
-    return describe_network(network()), states(count)
-
-
-def flat(space, arrays):
-    return np.concatenate([arrays(tensor.name).reshape(-1).astype(float) for tensor in space.trainable])
-
-
 def draw(space, seed, scale=1.0):
     generator = np.random.default_rng(seed)
     return {tensor.name: scale * generator.standard_normal(tensor.shape) for tensor in space.trainable}
@@ -44,36 +37,30 @@ def draw(space, seed, scale=1.0):
 def test_projection_equals_least_squares_on_whole_vectors(scales, block_bytes, monkeypatch):
     monkeypatch.setattr(projection, "_BLOCK_BYTES", block_bytes)
     monkeypatch.setattr(projection, "_FEWEST_ELEMENTS", 1)
-    space, readers = described(5)
+    space, arrays = describe_network(network()), [read_network(network(seed=seed)) for seed in range(5)]
     # Far from orthogonal, so that dot products with each direction alone would be wrong.
     first, second = draw(space, 0), draw(space, 1)
     second = {name: scales[1] * (values + 0.8 * first[name]) for name, values in second.items()}
     first = {name: scales[0] * values for name, values in first.items()}
-    path = project(readers, readers[1], (first, second), space)
-    basis = np.stack([flat(space, d.__getitem__) for d in (first, second)], axis=1)
-    rows = np.stack([flat(space, reader.read) for reader in readers])
-    differences = rows - rows[1]
-    expected = np.linalg.lstsq(basis, differences.T, rcond=None)[0].T
+    path = project(list(map(MemoryState, arrays)), MemoryState(arrays[1]), (first, second), space)
+    expected, rest, length = least_squares(space, (first, second), arrays[1], arrays)
     np.testing.assert_allclose(np.stack([path.x, path.y], axis=1), expected, rtol=1e-10, atol=1e-18)
-    np.testing.assert_allclose(path.residual, np.linalg.norm(differences - expected @ basis.T, axis=1), rtol=1e-11)
-    np.testing.assert_allclose(path.norm, np.linalg.norm(differences, axis=1), rtol=1e-13)
+    np.testing.assert_allclose(path.residual, rest, rtol=1e-11)
+    np.testing.assert_allclose(path.norm, length, rtol=1e-13)
     # The origin is exactly zero.
     assert [str(values[1]) for values in (path.x, path.y, path.residual, path.norm)] == ["0.0"] * 4
 
 
 def test_a_residual_far_smaller_than_the_norm_keeps_its_digits():
-    space = describe_network(network())
-    origin = states(1)[0]
+    space, origin = describe_network(network()), read_network(network())
     directions = (draw(space, 0), draw(space, 1))
     aside = draw(space, 2, 1e-9)
-    arrays = {name: origin.read(name) for name in origin.shapes}
+    arrays = dict(origin)
     for name, values in aside.items():
         arrays[name] = arrays[name] + 2.0 * directions[0][name] - 3.0 * directions[1][name] + values
-    path = project([MemoryState(arrays)], origin, directions, space)
-    basis = np.stack([flat(space, d.__getitem__) for d in directions], axis=1)
-    vector = flat(space, aside.__getitem__)
-    expected = np.linalg.norm(vector - basis @ np.linalg.lstsq(basis, vector, rcond=None)[0])
-    assert path.residual[0] == pytest.approx(expected, rel=1e-4)
+    path = project([MemoryState(arrays)], MemoryState(origin), directions, space)
+    _, expected, _ = least_squares(space, directions, {name: 0 * values for name, values in aside.items()}, [aside])
+    assert path.residual == pytest.approx(expected, rel=1e-4)
 
 
 # --- axes ---
@@ -133,7 +120,7 @@ def test_two_axes_without_range_get_a_share_of_the_origins_norm():
     with pytest.warns(UserWarning, match="no range along") as caught:
         axes = plane.axes(5)
     assert len(caught) == 2
-    size = np.linalg.norm(flat(plane.space, plane.origin.__getitem__))
+    size = np.linalg.norm(flat(plane.space, plane.origin))
     for axis, length in zip(axes, plane.norms, strict=True):
         assert axis[-1] * length == pytest.approx(0.1 * size)
         assert np.all(np.diff(axis) > 0)
@@ -191,22 +178,10 @@ def test_a_point_names_wrong_coordinates():
         plane.point((1.0, np.nan))
 
 
-def test_the_origin_has_every_parameter_and_directions_only_the_trainable_ones():
-    module = network(torch.bfloat16)
-    # A few normalization weights carry most of this small direction, so its cosine would be large at filter scale.
-    plane = random_plane(module, normalization="none", perturb_one_dimensional=True)
-    assert set(plane.origin) == {name for name, _ in module.named_parameters()}
-    assert set(plane.buffers) == {name for name, _ in module.named_buffers()}
-    for direction in plane.directions:
-        assert set(direction) == {name for name, p in module.named_parameters() if p.requires_grad}
-    assert plane.origin["0.weight"].dtype.name == "bfloat16"
-    assert plane.directions[0]["0.weight"].dtype == np.float32
-
-
 def test_dimension_norms_and_cosine():
     plane, line = random_plane(network()), random_line(network())
     assert (plane.dimension, line.dimension) == (2, 1)
-    vectors = [flat(plane.space, d.__getitem__) for d in plane.directions]
+    vectors = [flat(plane.space, direction) for direction in plane.directions]
     np.testing.assert_allclose(plane.norms, [np.linalg.norm(v) for v in vectors], rtol=1e-13)
     assert plane.cosine == pytest.approx(vectors[0] @ vectors[1] / np.prod(plane.norms), rel=1e-10)
     assert line.cosine is None

@@ -5,6 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from least_squares import flat, least_squares
 from torch import nn
 
 from collectors.errors import CheckpointError, LandscapeError
@@ -39,11 +40,6 @@ def build(seed=0, dtype=torch.float32):
 def same(one, two):
     for part in ("directions", "origin", "buffers"):
         np.testing.assert_equal(getattr(one, part), getattr(two, part))
-
-
-def distance(plane, one, other):
-    differences = (one[tensor.name].astype(float) - other[tensor.name] for tensor in plane.space.trainable)
-    return np.sqrt(sum(np.sum(difference**2) for difference in differences))
 
 
 # --- every form a set of weights may have ---
@@ -179,7 +175,14 @@ def test_an_alias_of_another_shape_is_refused():
 def test_networks_that_cannot_move_are_refused():
     frozen = build()
     frozen.requires_grad_(False)
-    for call in (random_plane, random_line, lambda n: pca_plane([n, n, n]), lambda n: line_between(n, n)):
+    of_run = checkpoints_of_run([MemoryState(read_network(frozen))] * 3, range(3))
+    for call in (
+        random_plane,
+        random_line,
+        lambda network: pca_plane([network] * 3),
+        lambda network: line_between(network, network),
+        lambda network: plane_of_runs(of_run, describe_network(network)),
+    ):
         with pytest.raises(LandscapeError, match=r"network Network has no trainable parameter.*requires_grad=True"):
             call(frozen)
     biases = build()
@@ -238,16 +241,6 @@ def test_random_planes_hold_the_random_directions(normalization):
     assert (plane.decomposition, plane.normalization, plane.projection) == ("random", normalization, None)
 
 
-def test_random_directions_are_nearly_orthogonal_and_the_cosine_is_kept():
-    plane = random_plane(build())
-    assert 0 < abs(plane.cosine) < 0.1
-    one, other = (
-        np.concatenate([values.reshape(-1).astype(float) for values in direction.values()])
-        for direction in plane.directions
-    )
-    assert plane.cosine == pytest.approx(one @ other / np.linalg.norm(one) / np.linalg.norm(other), rel=1e-11)
-
-
 def test_a_large_cosine_warns():
     torch.manual_seed(0)
     tiny = nn.Linear(2, 1)
@@ -257,16 +250,10 @@ def test_a_large_cosine_warns():
         assert abs(plane.cosine) > 0.1
 
 
-def test_random_planes_of_a_checkpoint():
-    module = build()
-    reader = MemoryState(read_network(module), "step 12")
-    plane = random_plane_of(reader, describe_network(module), seed=0, normalization="filter")
-    assert plane.projection is None
-    np.testing.assert_array_equal(plane.axes(5)[0], [-1, -0.5, 0, 0.5, 1])
-    line = random_plane_of(reader, describe_network(module), seed=0, normalization="none", dimension=1)
-    assert line.axes(5)[1] is None
+def test_random_planes_have_one_direction_or_two():
+    reader, space = MemoryState(read_network(build())), describe_network(build())
     with pytest.raises(ValueError, match="dimension must be an int from 1 to 2"):
-        random_plane_of(reader, describe_network(module), seed=0, normalization="none", dimension=3)
+        random_plane_of(reader, space, seed=0, normalization="none", dimension=3)
 
 
 @pytest.mark.parametrize(
@@ -302,29 +289,8 @@ def test_pca_planes_pass_through_the_last_checkpoint(centering):
     for index, checkpoint in enumerate(plane.checkpoints):
         foot = plane.point((plane.projection.x[index], plane.projection.y[index]))
         own = {tensor.name: checkpoint.read(tensor.name) for tensor in plane.space.trainable}
-        assert distance(plane, foot, own) == pytest.approx(plane.projection.residual[index], rel=1e-10, abs=1e-14)
-
-
-def test_the_uncentred_plane_keeps_more_of_the_path_than_the_centred_one():
-    modules = [build(seed, torch.float64) for seed in range(6)]
-    lost = {c: np.sum(pca_plane(modules, centering=c).projection.residual ** 2) for c in ("none", "mean")}
-    assert lost["none"] < lost["mean"]
-    plane = pca_plane(modules)
-    path = plane.projection
-    kept = 1 - np.sum(path.residual**2) / np.sum(path.norm**2)
-    assert kept == pytest.approx(plane.explained_variance_ratio.sum(), rel=1e-10)
-
-
-@pytest.mark.parametrize("centering", ["none", "mean"])
-def test_permuting_earlier_checkpoints_leaves_the_plane(centering):
-    modules = [build(seed, torch.float64) for seed in range(5)]
-    one = pca_plane(modules, centering=centering)
-    order = [2, 0, 3, 1, 4]
-    two = pca_plane([modules[i] for i in order], centering=centering)
-    np.testing.assert_allclose(two.projection.residual, one.projection.residual[order], atol=1e-10)
-    for values, expected in ((two.projection.x, one.projection.x), (two.projection.y, one.projection.y)):
-        np.testing.assert_allclose(np.abs(values), np.abs(expected[order]), atol=1e-10)
-    assert columns_of(one.networks)["number"] == (0, 1, 2, 3, 4)
+        distance = np.linalg.norm(flat(plane.space, foot) - flat(plane.space, own))
+        assert distance == pytest.approx(plane.projection.residual[index], rel=1e-10, abs=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -344,27 +310,12 @@ def test_checkpoints_are_read_three_times_and_placed_by_least_squares(centering,
     space = describe_network(build(0, dtype))
     plane = plane_of_runs(networks, space, centering=centering)
     assert [reader.elements for reader in readers if reader is not readers[2]] == [3 * space.dimension] * 6
-
-    def flat(arrays):
-        return np.concatenate([arrays[tensor.name].reshape(-1).astype(float) for tensor in space.trainable])
-
-    differences = np.stack([flat(state) for state in states]) - flat(states[2])
-    basis = np.stack([flat(direction) for direction in plane.directions], axis=1)
-    expected = np.linalg.lstsq(basis, differences.T, rcond=None)[0].T
-    found, length = plane.projection, np.linalg.norm(differences, axis=1)
+    expected, rest, length = least_squares(space, plane.directions, states[2], states)
+    found = plane.projection
     np.testing.assert_allclose(np.stack(found.coordinates, axis=1), expected, rtol=1e-13, atol=1e-13 * length.max())
-    rest = np.linalg.norm(differences - expected @ basis.T, axis=1)
     np.testing.assert_allclose(found.residual, rest, rtol=1e-12, atol=1e-14 * length.max())
     np.testing.assert_allclose(found.norm, length, rtol=1e-13)
     assert (found.x[2], found.y[2], found.residual[2]) == (0.0, 0.0, 0.0)
-
-
-def test_a_path_of_two_dimensions_is_hardly_off_its_plane():
-    start, *steps = (read_network(build(seed)) for seed in range(3))
-    place = lambda a, b: {n: (start[n] + a * steps[0][n] + b * steps[1][n]).astype(start[n].dtype) for n in start}  # noqa: E731
-    plane = pca_plane([place(*pair) for pair in ((0, 0), (1, 0), (1, 1), (2, 1), (3, 3))], network=build())
-    assert (plane.projection.residual[:-1] < 1e-6 * plane.projection.norm[:-1]).all()
-    assert (plane.projection.residual[:-1] > 0).all()
 
 
 def test_pca_planes_name_what_is_wrong():
@@ -377,17 +328,6 @@ def test_pca_planes_name_what_is_wrong():
     ):
         with pytest.raises(error, match=text):
             pca_plane(given, **options)
-
-
-def test_runs_and_users_get_the_same_plane():
-    modules = [build(seed) for seed in range(4)]
-    readers = [MemoryState(read_network(module)) for module in modules]
-    plane = plane_of_runs(checkpoints_of_run(readers, range(4)), describe_network(modules[0]))
-    same(plane, pca_plane(modules))
-    frozen = build()
-    frozen.requires_grad_(False)
-    with pytest.raises(PlaneError, match="no trainable parameter"):
-        plane_of_runs(checkpoints_of_run(readers, range(4)), describe_network(frozen))
 
 
 # --- through points ---
