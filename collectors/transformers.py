@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .networks.batches import length_of
 from .recording.trainer_collector import TrainerCollector
 
 try:
@@ -69,8 +70,5 @@ class SummaryCollector(TrainerCollector, TrainerCallback):  # type: ignore[misc,
 
 
 def _steps_per_epoch(args: Any, loader: Any) -> int | None:
-    try:
-        batches = len(loader)
-    except TypeError:
-        return None  # a stream
-    return max(1, math.ceil(batches / int(args.gradient_accumulation_steps)))
+    batches = length_of(loader)
+    return None if batches is None else max(1, math.ceil(batches / int(args.gradient_accumulation_steps)))

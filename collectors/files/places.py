@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote
@@ -100,6 +100,13 @@ def write_to(place: AnyPath, content: bytes) -> None:
         RemotePath.write_bytes(place, content)
     else:
         write_bytes(place, content)
+
+
+def removable_files(folder: AnyPath) -> Sequence[AnyPath]:
+    """Returns a folder's files, and on this machine its links, whatever they lead to; none if it does not exist."""
+    if isinstance(folder, RemotePath):
+        return folder.files()
+    return [path for path in folder.iterdir() if path.is_file() or path.is_symlink()] if folder.is_dir() else []
 
 
 def is_url(path: object) -> bool:

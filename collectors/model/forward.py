@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ..callbacks.callback_manager import Tell, silent
-from ..networks.batches import call_network, is_packed
+from ..networks.batches import call_network, is_packed, length_of
 from ..validation import wrong_type
 
 LossFunction = Callable[[Any, Any], torch.Tensor]
@@ -137,7 +137,7 @@ def check_dataset(name: str, dataset: Any) -> None:
             f"{name} must be iterable again and again, but got {type(dataset).__name__}, which is used up after one "
             "pass. Give a DataLoader or a list of batches."
         )
-    if dataset_length(dataset) == 0:
+    if length_of(dataset) == 0:
         raise empty_dataset(name)
 
 
@@ -146,13 +146,6 @@ def empty_dataset(name: str) -> ValueError:
         f"{name} must yield at least one batch, but got none. A DataLoader with drop_last=True has none when the "
         "batch size exceeds the number of samples."
     )
-
-
-def dataset_length(dataset: Any) -> int | None:
-    try:
-        return len(dataset)
-    except TypeError:
-        return None
 
 
 def announce_epoch(dataset: Any, epoch: int) -> None:

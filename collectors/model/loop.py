@@ -12,9 +12,9 @@ import torch
 from ..callbacks.callback import RunContext, begin_evaluation
 from ..callbacks.callback_manager import CallbackManager, Tell
 from ..model_checkpoint.resuming import TrainingContext
-from ..networks.batches import sample_count
+from ..networks.batches import length_of, sample_count
 from ..progress_bar import progress_bar
-from .forward import Forward, announce_epoch, dataset_length, empty_dataset
+from .forward import Forward, announce_epoch, empty_dataset
 from .metrics import MetricTotals
 from .update import OptimizerUpdate
 
@@ -85,7 +85,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Returns the metrics over a data set, by name; ``cb_params`` gets them just before the end hook."""
     params = run_context.original_args()
-    training = begin_evaluation(params, forward.network, dataset, dataset_length(dataset))
+    training = begin_evaluation(params, forward.network, dataset, length_of(dataset))
     # A stop that training asked for earlier shortens the epoch, not the evaluation that closes it.
     stopped_before = run_context.get_stop_requested()
     totals = MetricTotals(metrics, forward.device)

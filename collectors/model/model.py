@@ -16,9 +16,10 @@ from ..callbacks.callback_manager import CallbackManager
 from ..model_checkpoint.checkpoint_file import Checkpoint
 from ..model_checkpoint.resuming import Resumption, TrainingContext
 from ..named_metrics import Loss
+from ..networks.batches import length_of
 from ..networks.torch_network import unwrap
 from ..validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
-from .forward import Forward, LossFunction, check_dataset, dataset_length, to_device
+from .forward import Forward, LossFunction, check_dataset, to_device
 from .loop import FitEvaluation, evaluate, run, train_epochs
 from .loss_scale import LossScale
 from .metrics import named_metrics
@@ -242,7 +243,7 @@ class Model:
         forward = self._forward()
         update = self._optimizer_update(forward)
         check_dataset("train_dataset", train_dataset)
-        batch_num = dataset_length(train_dataset)
+        batch_num = length_of(train_dataset)
         initial_step = initial_epoch * (batch_num or 0)
         resumption = None
         if resume_from is not None:

@@ -19,11 +19,11 @@ from ..files.background import WritingThread
 from ..files.local_files import naming, remove_stale_temporaries
 from ..networks.readers import read_network
 from ..validation import check_instance, wrong_value
-from .archive import Archive, storable_extra_states
+from .archive import Archive, storable_extra_states, write_archive
 from .checkpoint_file import CHECKPOINT_NAME, SUFFIX, check_directory, make_directory, prefix_of
 from .config import CheckpointConfig
 from .resuming import Moment, TrainingContext
-from .writer import Retention, replace
+from .writer import Retention
 
 TextFromParameters = Callable[[Any], str]
 
@@ -176,7 +176,9 @@ class CheckpointRun:
 
     def _replace(self, path: Path, archive: Archive, retention: Retention | None) -> None:
         try:
-            replace(path, archive, self._config, retention)
+            write_archive(path, archive, self._config.enc_key, self._config.enc_mode)
+            for file in retention.add(path, time.monotonic()) if retention is not None else ():
+                file.unlink(missing_ok=True)
         except Exception as error:
             # Kept rather than raised: the state that the error leaves may still be saved, which needs the thread.
             self._failure = error

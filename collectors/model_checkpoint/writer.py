@@ -1,13 +1,9 @@
-"""Checkpoint files on disk: each written whole, and deleted when it is no longer kept."""
+"""Which checkpoint files of a run are kept."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from pathlib import Path
-
-from .archive import Archive, write_archive
-from .config import CheckpointConfig
 
 
 class Retention:
@@ -35,11 +31,3 @@ class Retention:
         for file in surplus:
             del self._windows[file]
         return surplus
-
-
-def replace(path: Path, archive: Archive, config: CheckpointConfig, retention: Retention | None) -> None:
-    """Writes a checkpoint and then deletes what it replaces; nothing is deleted for one without ``retention``."""
-    write_archive(path, archive, config.enc_key, config.enc_mode)
-    if retention is not None:
-        for file in retention.add(path, time.monotonic()):
-            file.unlink(missing_ok=True)

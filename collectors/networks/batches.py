@@ -78,6 +78,14 @@ def tuple_like(model: Sequence[Any], items: list[Any]) -> Any:
     return type(model)(*items) if hasattr(model, "_fields") else tuple(items)
 
 
+def length_of(dataset: Any) -> int | None:
+    """Returns how many items a data set says it has; None where it does not know."""
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return None
+
+
 def sample_count(inputs: Any, targets: Any) -> int:
     """Returns a batch's number of samples: the first axis of its first tensor, else array, that has one, else 1."""
     parts = inputs if isinstance(inputs, tuple | list) and not is_packed(inputs) else [inputs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -198,10 +198,10 @@ def move_along(
     return point
 
 
-def state_sha256(state: State, names: Iterable[str] | None = None) -> str:
+def state_sha256(state: State) -> str:
     """Returns the SHA-256 of names, types, shapes and values, independent of the dictionary's order."""
     digest = hashlib.sha256()
-    for name in sorted(state if names is None else names):
+    for name in sorted(state):
         array = np.ascontiguousarray(state[name])
         digest.update(f"{name}|{array.dtype.name}|{state[name].shape}|".encode())
         digest.update(array.reshape(-1).view(np.uint8).data)

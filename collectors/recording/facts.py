@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..callbacks.callback import step_loss
+from ..networks.batches import length_of, sample_count
 from ..networks.readers import framework_of
 from ..networks.weight_space import canonical_name
 from ..summary.graph import is_torch_network
@@ -120,7 +121,7 @@ def dataset_size(dataset: Any) -> int | None:
     # Without a batch sampler the items of the inner data set are whole batches.
     if getattr(dataset, "batch_sampler", dataset) is None:
         return None
-    return _length(getattr(dataset, "dataset", None))
+    return length_of(getattr(dataset, "dataset", None))
 
 
 def dataset_batch_size(dataset: Any, element: Any) -> int | None:
@@ -133,11 +134,7 @@ def dataset_batch_size(dataset: Any, element: Any) -> int | None:
 
 def samples_of(element: Any) -> int | None:
     """Returns how many samples a batch (inputs, targets) has, or None if it is not such a pair."""
-    if not isinstance(element, tuple | list) or len(element) != 2:
-        return None
-    from ..networks.batches import sample_count
-
-    return sample_count(*element)
+    return sample_count(*element) if isinstance(element, tuple | list) and len(element) == 2 else None
 
 
 class EpochSamples:
@@ -196,7 +193,7 @@ def dataset_graph(part: Any, depth: int = 0) -> dict[str, Any]:
     # The outermost is what yields batches; children are what it reads from.
     sampler = getattr(part, "sampler", None)
     facts = _facts(part, _LOADER_FACTS)
-    length, place = _length(part), _place(part)
+    length, place = length_of(part), _place(part)
     if length is not None:
         facts["batches" if sampler is not None else "samples"] = length
     if place is not None:
@@ -258,10 +255,3 @@ def _place(part: Any) -> str | None:
             path = Path(text).absolute()
             return str(path if path.is_dir() else path.parent)
     return None
-
-
-def _length(part: Any) -> int | None:
-    try:
-        return len(part)
-    except (TypeError, NotImplementedError):
-        return None

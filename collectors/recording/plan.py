@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import reporting
-from ..files.places import AnyPath
-from ..files.remote_path import RemotePath
+from ..files.places import AnyPath, removable_files
 from ..summary.lineage import check_custom_lineage
 from ..summary.writer import check_export_options, require_tensorboard
 from ..validation import check_bool, check_instance, check_int, check_keys, wrong_value
@@ -145,35 +144,22 @@ def tensor_steps(every: int, total: int) -> Container[int]:
 
 def remove_own_records(directory: AnyPath) -> None:
     """Removes what earlier collectors recorded in a directory; what others recorded there stays."""
-    if isinstance(directory, RemotePath):
-        _remove_remote_records(directory)
-        return
     remedy = "Correct its permissions, or choose another summary_dir."
     with reporting(f"the records of the run in {directory} cannot be removed", remedy):
-        for path in sorted(directory.iterdir()) if directory.is_dir() else []:
-            match = _OWN_FILE.fullmatch(path.name)
-            if match is not None and (path.is_file() or path.is_symlink()):
-                path.unlink()
-                _remove_exports(directory / f"export_{int(match[1])}_{match[2]}")
+        for file in removable_files(directory):
+            match = _OWN_FILE.fullmatch(file.name)
+            if match is not None:
+                file.unlink(missing_ok=True)
+                _remove_exports(directory / f"export_{int(match[1])}_{match[2]}" / "tensor")
 
 
-def _remove_remote_records(directory: RemotePath) -> None:
-    for file in directory.files():
-        match = _OWN_FILE.fullmatch(file.name)
-        if match is not None:
-            file.unlink(missing_ok=True)
-            for tensor in (directory / f"export_{int(match[1])}_{match[2]}" / "tensor").files():
-                if tensor.suffix == ".npy":
-                    tensor.unlink(missing_ok=True)
-
-
-def _remove_exports(directory: Path) -> None:
-    folder = directory / "tensor"
-    if directory.is_symlink() or folder.is_symlink() or not folder.is_dir():
+def _remove_exports(folder: AnyPath) -> None:
+    if isinstance(folder, Path) and (folder.parent.is_symlink() or folder.is_symlink() or not folder.is_dir()):
         return
-    for path in folder.glob("*.npy"):
-        path.unlink()
-    for emptied in (folder, directory):
+    for file in removable_files(folder):
+        if file.suffix == ".npy":
+            file.unlink(missing_ok=True)
+    for emptied in (folder, folder.parent) if isinstance(folder, Path) else ():
         if not any(emptied.iterdir()):
             emptied.rmdir()
 

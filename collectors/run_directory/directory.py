@@ -12,7 +12,7 @@ from ..errors import CheckpointError, LandscapeError, RunDirectoryError, reporti
 from ..files.background import retry
 from ..files.local_files import TemporaryFolder, remove_stale_temporaries
 from ..files.locks import WITHOUT_LOCKS, LockHeldError, Marker, ProcessLock, WriteLock, holder
-from ..files.places import AnyPath, LocalCopies, check_directory, lost_slashes_hint, write_to
+from ..files.places import AnyPath, LocalCopies, check_directory, lost_slashes_hint, removable_files, write_to
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import State, WeightSpace, some_names
 from ..weights.aligned import CompletedState, align
@@ -253,9 +253,8 @@ class CheckpointFolder:
         """Removes checkpoints by their names; links rather than what they point to, and nothing else."""
         # A damaged or foreign file map may name anything.
         wanted = {name for name in names if name.endswith((".safetensors", ".ckpt"))}
-        here = self.path.files() if isinstance(self.path, RemotePath) else [*self.path.iterdir()]
-        for file in here:
-            if file.name in wanted and (isinstance(file, RemotePath) or file.is_file() or file.is_symlink()):
+        for file in removable_files(self.path):
+            if file.name in wanted:
                 file.unlink(missing_ok=True)
 
     def remove_leftovers(self) -> None:

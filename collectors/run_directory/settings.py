@@ -78,11 +78,11 @@ class LandscapeSettings:
         given = check_keys(name, value, _KEYS, required=("intervals",))
         return cls(**_validated(given, name))
 
-    def override(self, value: object, name: str = "collect_landscape") -> LandscapeSettings:
+    def override(self, value: object) -> LandscapeSettings:
         """Returns settings in which the given items replace ours; None changes nothing."""
         if value is None:
             return self
-        return replace(self, **_validated(check_keys(name, value, _KEYS), name))
+        return replace(self, **_validated(check_keys("collect_landscape", value, _KEYS), "collect_landscape"))
 
     @property
     def numbers(self) -> frozenset[int]:
