@@ -170,6 +170,42 @@ def line_of(network, seed=2):
     return parameters, direction, buffers
 
 
+# Places on the line of ``line_of``, the first of them the network itself.
+PLACES = (0.0, 0.7, -0.4)
+
+
+def mean_loss(logits, targets):
+    """Returns the mean cross entropy of logits, in float64."""
+    logits = logits - logits.max(1, keepdims=True)
+    return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(targets)), targets]))
+
+
+def open_recalibrating(built, batch_size, loss_at, differs=1e-3):
+    """Returns an evaluator, whose losses on a line are those of recalibrated statistics, and the line.
+
+    ``loss_at`` returns the loss of a state in float64; by the own statistics the loss ``differs`` by more than that.
+    """
+    network = built[1]
+    parameters, direction, buffers = line = line_of(network)
+    state = {name: array.astype(np.float64) for name, array in read_network(network).items()}
+    expected = [
+        loss_at(state | {name: state[name] + place * array for name, array in direction.items()}, batch_size)
+        for place in PLACES
+    ]
+    evaluator = open_evaluator(built, buffers="recalibrate", recalibration_batch_size=batch_size)
+    evaluator.load(parameters, [direction], buffers)
+    np.testing.assert_allclose(evaluator.measure(np.reshape(PLACES, (3, 1)))["loss"], expected, rtol=1e-5)
+    at_origin = evaluator.measure_state(parameters, None)["loss"]
+    np.testing.assert_allclose(at_origin, expected[0], rtol=1e-5)
+    assert abs(evaluator.measure_state(parameters, buffers)["loss"] / at_origin - 1) > differs
+    return evaluator, line
+
+
+def assert_unchanged(network, before):
+    for name, array in read_network(network).items():
+        np.testing.assert_array_equal(array, before[name], err_msg=name)
+
+
 def another(network, seed=0):
     """Returns the weights of another network of the same form."""
     random = np.random.default_rng(seed)

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from cases import line_of, open_evaluator
+from cases import assert_unchanged, mean_loss, open_evaluator, open_recalibrating
 from keras_cases import QUIET, data
 
 from collectors.networks.readers import read_network
@@ -13,7 +13,6 @@ pytestmark = QUIET
 
 layers = keras.layers
 EPSILON = 1e-3
-POINTS = np.array([[0.0], [0.7], [-0.4]])
 
 
 class Twice(keras.Model):
@@ -42,11 +41,6 @@ def built(frozen=False, **normalizing):
     return network
 
 
-def arrays_at(network, direction, place):
-    state = {name: array.astype(np.float64) for name, array in read_network(network).items()}
-    return state | {name: state[name] + place * array for name, array in direction.items()}
-
-
 def outputs_of(state, inputs, statistics, computed):
     """Returns logits in float64; ``statistics`` gives those of a use of the layer, which ``computed`` gets to know."""
 
@@ -72,9 +66,7 @@ def loss_at(state, batch_size):
         if len(batch) > 1:
             outputs_of(state, batch, None, computed)
     averaged = [np.mean(part, axis=0) for part in zip(*computed, strict=True)]
-    logits = outputs_of(state, x.astype(np.float64), averaged, [])
-    logits -= logits.max(1, keepdims=True)
-    return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(y)), y]))
+    return mean_loss(outputs_of(state, x.astype(np.float64), averaged, []), y)
 
 
 # With 7 the last batch holds a single sample, which is left out.
@@ -82,15 +74,8 @@ def loss_at(state, batch_size):
 def test_statistics_are_averaged_over_the_batches_and_the_uses_of_a_layer(batch_size, renorm):
     network = built(renorm=renorm)
     before = read_network(network)
-    parameters, direction, buffers = line_of(network)
-    expected = [loss_at(arrays_at(network, direction, place), batch_size) for (place,) in POINTS.tolist()]
-    options = {"buffers": "recalibrate", "recalibration_batch_size": batch_size}
-    evaluator = open_evaluator((network, network, data(), None), **options)
-    evaluator.load(parameters, [direction], buffers)
-    np.testing.assert_allclose(evaluator.measure(POINTS)["loss"], expected, rtol=1e-5)
-    at_origin = evaluator.measure_state(parameters, None)["loss"]
-    assert at_origin == pytest.approx(expected[0], rel=1e-5)
-    assert evaluator.measure_state(parameters, buffers)["loss"] != pytest.approx(at_origin, rel=1e-2)
+    built_anew = (network, network, data(), None)
+    evaluator, (parameters, direction, buffers) = open_recalibrating(built_anew, batch_size, loss_at, differs=1e-2)
     # Between two networks each keeps its own.
     end = {name: array + np.float32(0.5) for name, array in buffers.items() if name.startswith("norm/")}
     evaluator.load(parameters, [direction], buffers, [end])
@@ -99,8 +84,7 @@ def test_statistics_are_averaged_over_the_batches_and_the_uses_of_a_layer(batch_
     own = evaluator.measure_state(parameters, buffers)["loss"], evaluator.measure_state(moved, buffers | end)["loss"]
     np.testing.assert_allclose(at_ends, own, rtol=1e-6)
     evaluator.close()
-    for name, array in read_network(network).items():
-        np.testing.assert_array_equal(array, before[name], err_msg=name)
+    assert_unchanged(network, before)
     assert (network.norm.momentum, network.norm.renorm, "call" in vars(network.norm)) == (0.99, renorm, False)
 
 

@@ -12,6 +12,7 @@ import pytest
 import pytorch_lightning
 import torch
 from cases import FOLDERS, assert_same, open_evaluator, own_plane, weights
+from event_reading import scalars
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer, run_quietly
 from measured_planes import measure_plane
 from pages import code_blocks, run_page_block, takes_minutes
@@ -70,9 +71,6 @@ class TestCollector:
     @pytest.mark.filterwarnings("ignore:training ended at step 4")
     @pytest.mark.parametrize("automatic", [True, False])
     def test_accumulated_batches_are_one_step_whose_loss_is_their_mean(self, package, tmp_path, automatic):
-        pytest.importorskip("tensorboard")
-        from event_reading import scalars
-
         found = []
 
         class Counted(CLASSES[package][0]):
@@ -164,9 +162,6 @@ class TestCollector:
     def test_learning_rate_and_loss_are_those_of_the_step_and_the_last_checkpoint_the_trained_weights(
         self, package, tmp_path
     ):
-        pytest.importorskip("tensorboard")
-        from event_reading import scalars
-
         class Scheduled(CLASSES[package][0]):
             def configure_optimizers(self):
                 optimizer = super().configure_optimizers()

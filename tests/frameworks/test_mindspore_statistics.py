@@ -4,14 +4,13 @@ import mindspore
 import mindspore_cases
 import numpy as np
 import pytest
-from cases import line_of, open_evaluator
+from cases import assert_unchanged, mean_loss, open_evaluator, open_recalibrating
 from mindspore import nn
 
 from collectors.networks.readers import read_network
 from workers.errors import CallbackFunctionError, SamplesError
 
 CLASSES, EPSILON = 4, 1e-5
-POINTS = np.array([[0.0], [0.7], [-0.4]])
 SAMPLES = mindspore_cases.arrays(50)
 X, Y = SAMPLES["image"].reshape(50, -1)[:, :6], SAMPLES["label"] % CLASSES
 
@@ -43,11 +42,6 @@ def built(**options):
     return mindspore_cases.model_of(network), network, (X, Y), {}
 
 
-def arrays_at(network, direction, place):
-    state = {name: array.astype(np.float64) for name, array in read_network(network).items()}
-    return state | {name: state[name] + place * array for name, array in direction.items()}
-
-
 def logits_of(state, inputs, statistics, computed):
     """Returns logits in float64; without statistics, by those of the batch, which ``computed`` gets to know."""
     values = inputs.astype(np.float64) @ state["dense.weight"].T + state["dense.bias"]
@@ -73,9 +67,7 @@ def loss_at(state, batch_size):
             computed.append(part := [])
             logits_of(state, batch, None, part)
     averaged = np.mean(computed, axis=0)
-    logits = logits_of(state, X, averaged, [])
-    logits -= logits.max(1, keepdims=True)
-    return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(Y)), Y]))
+    return mean_loss(logits_of(state, X, averaged, []), Y)
 
 
 # With 7 the last batch holds a single sample, which is left out.
@@ -84,31 +76,16 @@ def test_statistics_are_averaged_over_the_batches(mode, batch_size):
     callback = built()
     network = callback[1]
     before, training = read_network(network), network.first.training
-    parameters, direction, buffers = line_of(network)
-    expected = [loss_at(arrays_at(network, direction, place), batch_size) for (place,) in POINTS.tolist()]
-    options = {"buffers": "recalibrate", "recalibration_batch_size": batch_size}
-    evaluator = open_evaluator(callback, **options)
-    evaluator.load(parameters, [direction], buffers)
-    np.testing.assert_allclose(evaluator.measure(POINTS)["loss"], expected, rtol=1e-5)
-    at_origin = evaluator.measure_state(parameters, None)["loss"]
-    assert at_origin == pytest.approx(expected[0], rel=1e-5)
-    assert evaluator.measure_state(parameters, buffers)["loss"] != pytest.approx(at_origin, rel=1e-3)
+    evaluator, _ = open_recalibrating(callback, batch_size, loss_at)
     evaluator.close()
-    for name, array in read_network(network).items():
-        np.testing.assert_array_equal(array, before[name], err_msg=name)
+    assert_unchanged(network, before)
     assert (network.first.momentum, network.second.momentum) == (pytest.approx(0.1), 0.5)
     assert (network.first.bn_train.momentum, network.first.training) == (pytest.approx(0.1), training)
 
 
 def test_a_network_that_computes_its_loss(mode):
     _, network, _, _ = built()
-    parameters, direction, buffers = line_of(network)
-    expected = [loss_at(arrays_at(network, direction, place), 16) for (place,) in POINTS.tolist()]
-    whole = mindspore_cases.WithOwnLoss(network)
-    options = {"buffers": "recalibrate", "recalibration_batch_size": 16}
-    evaluator = open_evaluator((None, whole, (X, Y), {}), **options)
-    evaluator.load(parameters, [direction], buffers)
-    np.testing.assert_allclose(evaluator.measure(POINTS)["loss"], expected, rtol=1e-5)
+    open_recalibrating((None, mindspore_cases.WithOwnLoss(network), (X, Y), {}), 16, loss_at)
 
 
 def test_a_layer_that_is_used_twice_is_refused(mode):
@@ -118,8 +95,7 @@ def test_a_layer_that_is_used_twice_is_refused(mode):
         CallbackFunctionError, match=r"uses its layer 'first' 2 times in a forward pass.*buffers=\"fixed\""
     ):
         open_evaluator(callback, buffers="recalibrate")
-    for name, array in read_network(callback[1]).items():
-        np.testing.assert_array_equal(array, before[name], err_msg=name)
+    assert_unchanged(callback[1], before)
 
 
 def test_layers_of_another_kind_are_refused(pynative):

@@ -13,6 +13,7 @@ import pytest
 import torch
 import transformers
 from cases import FOLDERS, Crash, assert_same, own_values, weights
+from event_reading import scalars
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from pages import code_blocks, run_page_block, takes_minutes
 from safetensors.numpy import load_file
@@ -149,9 +150,6 @@ class TestCollector:
         assert "checkpoint-writer" not in {thread.name for thread in threading.enumerate()}
 
     def test_the_learning_rate_is_that_of_the_step_and_the_last_checkpoint_the_trained_network(self, tmp_path):
-        pytest.importorskip("tensorboard")
-        from event_reading import scalars
-
         network = seeded(make_bert)
         collector = SummaryCollector(tmp_path / "run", collect_freq=1, collect_landscape=EPOCHS)
         trainer(network, tmp_path, [collector], hidden=True).train()
