@@ -123,7 +123,6 @@ class _OptimizerView:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """One group, with the current learning rate."""
         synchronize(self._model)
         rate = float(to_array(self._model.optimizer.learning_rate))
         return [{"params": [variable.value for variable in self._model.trainable_variables], "lr": rate}]

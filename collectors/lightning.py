@@ -89,7 +89,6 @@ class SummaryCollector(TrainerCollector):
             self._run.begin_step()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Counts a step where the optimizer has moved."""
         if self._run is None:
             return
         loss: Any = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
@@ -111,7 +110,6 @@ class SummaryCollector(TrainerCollector):
         self._leave(None)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Leaves a directory behind that can be analysed as far as training came."""
         self._leave(exception)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -92,7 +92,6 @@ class WritingThread:
                 self._wake()
 
     def check(self) -> None:
-        """Raises the first error of the thread, if there is one."""
         if self.error is not None:
             self.error_was_raised = True
             raise self.error

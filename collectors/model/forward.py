@@ -56,7 +56,6 @@ class Forward:
 
     @contextmanager
     def network_autocast(self) -> Iterator[None]:
-        """Returns the context in which the network computes."""
         with self.autocast(), ExitStack() as hooks:
             kept = self.amp_level != "O3" if self.keep_batchnorm_fp32 is None else self.keep_batchnorm_fp32
             if kept and self.reduced_type is not None:

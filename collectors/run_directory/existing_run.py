@@ -128,7 +128,6 @@ def _check_names(folder: CheckpointFolder, new: RunMetadata, existing: str, know
 
 
 def _differing(settings: LandscapeSettings, other: LandscapeSettings) -> str:
-    """Returns those settings that differ from the others."""
     names = (item.name for item in fields(settings) if getattr(settings, item.name) != getattr(other, item.name))
     return f"LandscapeSettings({', '.join(f'{name}={reprlib.repr(getattr(settings, name))}' for name in names)})"
 

@@ -79,8 +79,6 @@ def trainer(model=None, max_duration="3ep", **options):
 
 
 class CrashAfter(composer.Callback):
-    """Raises when so many steps are done."""
-
     def __init__(self, steps):
         self.steps = steps
 
@@ -90,8 +88,6 @@ class CrashAfter(composer.Callback):
 
 
 class SaveAfterFirstEpoch(composer.Callback):
-    """Saves Composer's own checkpoint at the end of epoch 1."""
-
     def __init__(self, path):
         self.path, self.trainer = path, None
 

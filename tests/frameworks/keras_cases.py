@@ -59,8 +59,6 @@ def two_inputs(seed=0):
 
 
 class Batches(keras.utils.PyDataset):
-    """Batches of 16, in order."""
-
     def __init__(self, x, y):
         super().__init__()
         self.x, self.y = x, y

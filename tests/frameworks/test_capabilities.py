@@ -116,7 +116,6 @@ def as_arrays(batches):
 
 
 def inputs_of(framework, case):
-    """Returns a batch as the network takes it."""
     batch = next(iter(case.build()[2]))
     if framework == "composer":
         return (batch,)

@@ -177,7 +177,6 @@ def test_of_two_processes_the_first_saves_the_users_model(tmp_path):
 
 
 def measured(built):
-    """Returns the values at the network's own weights."""
     return own_values(built, MeasurementPlan(batch_size=16))[0]
 
 

@@ -47,7 +47,6 @@ def load(built, **options):
 
 @pytest.fixture
 def loaded(opened):
-    """The evaluator that tests share with the plane of ``own_plane`` loaded, and the plane."""
     evaluator, plane = opened
     evaluator.load(*plane)
     return opened
@@ -55,7 +54,6 @@ def loaded(opened):
 
 @pytest.fixture(scope="module")
 def of_some(case):
-    """An evaluator of the first 24 samples, which tests share."""
     evaluator = open_evaluator(case.build(), num_samples=24)
     yield evaluator
     evaluator.close()

@@ -38,7 +38,6 @@ def tensors(network):
 
 
 def plain(loss=jax_cases.per_sample, metrics=None, layers=None):
-    """Returns what callback_fn returns of a plain function."""
     network = JaxNetwork(jax_cases.predict, layers or jax_cases.new_layers())
     return loss, network, (jax_cases.features(), jax_cases.classes()), metrics
 

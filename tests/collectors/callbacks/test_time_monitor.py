@@ -26,8 +26,6 @@ def clock(monkeypatch):
 
 
 class SlowData:
-    """Batches that take their time to come."""
-
     def __init__(self, clock, seconds, count):
         self.clock, self.seconds, self.count = clock, seconds, count
 
@@ -41,8 +39,6 @@ class SlowData:
 
 
 class SlowSteps(Callback):
-    """Steps that take their time."""
-
     def __init__(self, clock, train=0.0, evaluate=0.0):
         self.clock, self.train, self.evaluate = clock, train, evaluate
 

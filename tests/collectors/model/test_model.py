@@ -353,7 +353,6 @@ class MapStyle(Dataset):
 
 
 def joined(data):
-    """Returns the inputs and the targets of all batches."""
     return tuple(torch.cat(part) for part in zip(*data, strict=True))
 
 

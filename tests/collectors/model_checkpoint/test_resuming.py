@@ -80,8 +80,6 @@ class Network(nn.Module):
 
 
 class LearntLoss(nn.Module):
-    """A loss with a state of its own."""
-
     def __init__(self):
         super().__init__()
         self.register_buffer("weight", torch.ones(3, dtype=torch.float64))
@@ -161,7 +159,6 @@ def run(kind, folder, resume_from=None, disturbance=None, *, steps=1, seed=0, ep
 
 
 def digest(tree):
-    """Hashes numbers bit by bit."""
     if isinstance(tree, dict):
         tree = sorted(tree.items(), key=str)
     if isinstance(tree, list | tuple):

@@ -51,7 +51,6 @@ def others(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The same training in one process."""
     folder = tmp_path_factory.mktemp("alone")
     network = seeded(CountingNetwork)
     with watched(folder, network) as run:

@@ -55,7 +55,6 @@ def saved(folder, contents, suffix=".pt", save=torch.save):
 
 
 def imported(tmp_path, paths, **options):
-    """Returns the run and what was reported."""
     said = []
     run = import_checkpoints(tmp_path / "run", paths, report=said.append, **options)
     return run, said[0]

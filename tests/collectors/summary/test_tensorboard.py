@@ -29,8 +29,6 @@ class Drawn:
 
 
 class Server:
-    """TensorBoard's HTTP interface."""
-
     def __init__(self, url):
         self.url = url
 

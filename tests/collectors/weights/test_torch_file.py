@@ -141,8 +141,6 @@ def test_what_is_not_wanted_is_not_read(path):
 
 
 class Call:
-    """A pickle that calls a function."""
-
     def __init__(self, function, *arguments):
         self.function, self.arguments = function, arguments
 
