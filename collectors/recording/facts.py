@@ -66,8 +66,6 @@ def eval_lineage(params: Mapping[str, Any]) -> EvalLineage:
 
 
 def last_loss(net_outputs: Any) -> float | None:
-    if net_outputs is None:
-        return None
     try:
         return float(step_loss(net_outputs))
     except TypeError:

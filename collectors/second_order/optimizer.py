@@ -31,7 +31,7 @@ from .factors import (
     weight_of,
     whole_factors,
 )
-from .recorders import Passes, attach
+from .recorders import attach
 from .schedule import Schedule
 
 _KEPT_BY_EARLIER_VERSIONS = ("a_factor", "g_factor", "positions")
@@ -130,7 +130,7 @@ class Thor(torch.optim.Optimizer):
             if isinstance(module, nn.LayerNorm)
             for parameter in module._parameters.values()
         }
-        self._passes = Passes()
+        self._last_pass: dict[nn.Module, tuple[int, float]] = {}  # of each layer, and its samples in that
         # In a training that diverges it is all weights, so each is named once.
         self._named_as_failed: set[str] = set()
         self._named_as_plain: set[str] = set()
@@ -201,7 +201,7 @@ class Thor(torch.optim.Optimizer):
         scale = self._loss_scale if self._scaler is None else float(self._scaler.get_scale())
         gradient = gradient / scale if gradient.dtype == torch.float64 else gradient.float() / scale
         seen = observe(layer, inputs, gradient, self._variant, self.param_groups[0]["split_dim"])
-        add_recorded(self.state[weight], replace(seen, samples=self._passes.new_samples(layer, seen.samples)))
+        add_recorded(self.state[weight], replace(seen, samples=self._new_samples(layer, seen.samples)))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops the gradients, and what was recorded with them."""
@@ -364,7 +364,15 @@ class Thor(torch.optim.Optimizer):
         seen = recorded(self.state.get(weight_of(layer), {}))
         return None if seen is None else seen.of_each_sample(self._batch_size or seen.samples)
 
+    def _new_samples(self, layer: nn.Module, samples: float) -> float:
+        """Returns how many samples are new: a layer called again in one backward pass sees the same, later others."""
+        present = torch._C._current_graph_task_id()
+        number, most = self._last_pass.get(layer, (-1, 0.0))
+        known = most if number == present else 0.0
+        self._last_pass[layer] = (present, max(samples, known))
+        return max(samples - known, 0.0)
+
     def _forget(self) -> None:
-        self._passes.forget()
+        self._last_pass.clear()
         for state in self.state.values():
             forget_recorded(state)

@@ -40,24 +40,6 @@ class Recorders:
             layer.register_forward_hook(_Watch(self, layer), with_kwargs=True)
 
 
-class Passes:
-    """Counts samples: a layer called again in one backward pass sees the same samples, in the next pass others."""
-
-    def __init__(self) -> None:
-        self._last: dict[nn.Module, tuple[int, float]] = {}
-
-    def new_samples(self, layer: nn.Module, samples: float) -> float:
-        """Returns how many of a layer's samples have not been counted in the present pass."""
-        present = torch._C._current_graph_task_id()
-        number, most = self._last.get(layer, (-1, 0.0))
-        known = most if number == present else 0.0
-        self._last[layer] = (present, max(samples, known))
-        return max(samples - known, 0.0)
-
-    def forget(self) -> None:
-        self._last.clear()
-
-
 def attach(network: Any) -> Recorders:
     """Returns the recorders of a network, which it gets unless it has them."""
     if any(kind.__module__.partition(".")[0] == "mindspore" for kind in type(network).__mro__):
