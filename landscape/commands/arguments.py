@@ -201,8 +201,8 @@ def needed(flag: str, value: str | None, remedy: str) -> str:
 def check_left_out(where: str, values: Mapping[str, Any], table: Mapping[str, Option]) -> None:
     """Raises an error for options that are not as in the table, and mean nothing ``where`` the command is used."""
     for name, value in values.items():
-        if value not in (None, False, [], (), table[name].default if name in table else None):
-            raise ValueError(f"{name} must be left out {where}.")
+        if value not in (None, [], (), table[name].default if name in table else False):
+            raise ValueError(f"{name}{'=False' if value is False else ''} must be left out {where}.")
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def plot(
     look = {name: options[name] for name in _OF_BOTH}
     if pages["watch"]:
         unused = {"output": output, "page": pages["page"], **of_pictures}
-        check_left_out("with --watch, which shows a page of its own", unused, OF_PAGES)
+        check_left_out("with --watch, which shows a page of its own", unused, {**_OF_PLOT, **OF_PAGES})
         watch(files, pages["port"] or 0, pages["show"], look)
         return
     check_left_out("without --watch", {"port": pages.pop("port")}, OF_PAGES)

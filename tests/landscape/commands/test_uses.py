@@ -53,6 +53,8 @@ def test_plot_writes_a_page_or_a_picture(folder, typed, written):
         ("plot a.h5 -o a.html --colormap cividis",
          "--colormap must be left out for a page; it belongs to pictures, such as --output NAME.png"),
         ("plot a.h5 -o a.html --caption", "--caption must be left out for a page"),
+        ("plot a.h5 -o a.html --no-trajectory", "--no-trajectory must be left out for a page"),
+        ("plot a.h5 --watch --no-legend", "--no-legend must be left out with --watch"),
         ("plot a.h5 -o a.png --page small",
          "--page must be left out for a picture; it belongs to pages, such as --output NAME.html"),
         ("plot a.h5 -o a.png --open", "--open must be left out for a picture"),
