@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from collectors.errors import RunDirectoryError
-from collectors.files.places import AnyPath
+from collectors.files.places import AnyPath, is_url
 from collectors.files.remote_path import RemotePath
 from collectors.networks.weight_space import WeightSpace, state_sha256
 from collectors.run_directory.directory import RunDirectory
@@ -86,7 +87,6 @@ def keep_plane(stored: Stored[LandscapeData], plane: Plane, run: Run) -> Plane:
 
 
 def other_directions(place: AnyPath) -> str:
-    """Returns the text of an error where a file of directions would be lost."""
     return (
         f"{place} holds the directions of another landscape, which may not be found again with the same bits; it was "
         "left as it is. Move it elsewhere, choose another output, or pass overwrite=True to replace it."
@@ -160,15 +160,12 @@ def sampling_settings(stored: LandscapeData, options: Mapping[str, Any]) -> Samp
 
 
 def find_run_of(stored: LandscapeData, path: AnyPath, given: object) -> RunDirectory:
-    """Returns the run directory of a landscape file: the given one, else the file's folder, else what the file says.
-
-    A PlaneError says why the plane cannot be made again from any.
-    """
+    """Returns the run directory of a file: the given one, else its folder, else what it says; else a PlaneError."""
     _check_is_of_a_run(stored, path)
     if given is not None:
         return RunDirectory(given)  # type: ignore[arg-type]
     said = stored.attributes.get(RUN)
-    places = [path.parent, *([_place(said, path)] if isinstance(said, str) and said else ())]
+    places = [path.parent, *([place_of(said, path.parent)] if isinstance(said, str) and said else ())]
     return _run_at(places, path, "that it goes through", "Pass the run directory as run=, or in Python plane=plane.")
 
 
@@ -191,7 +188,7 @@ def plane_of(stored: LandscapeData, path: AnyPath, run: RunDirectory, space: Wei
         name = path_data.run_name(first)
         of = run
         if first:
-            place = _place(stored.attributes[FURTHER_RUNS][name], path)
+            place = place_of(stored.attributes[FURTHER_RUNS][name], path.parent)
             remedy = "Put the run where it was, or in Python pass plane=plane."
             of = _run_at([place], path, f"of {name!r}, through which it goes too", remedy)
         networks += networks_in(of, path_data.number[first : first + count].tolist(), name)
@@ -210,8 +207,13 @@ def _run_at(places: Sequence[Any], path: AnyPath, which: str, remedy: str) -> Ru
     ) from problem
 
 
-def _place(said: str, path: AnyPath) -> Any:
-    return said if isinstance(path, RemotePath) or "://" in said else path.parent / said
+def place_of(way: str, folder: AnyPath) -> Any:
+    """Returns the place of a run, by the way to it that a file in the folder names."""
+    if way == ".":
+        return folder
+    if is_url(way):
+        return way
+    return Path(way) if isinstance(folder, RemotePath) else folder / way
 
 
 def _check_is_of_a_run(stored: LandscapeData, path: AnyPath) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from collectors.files.places import AnyPath, is_url
-from collectors.files.remote_path import RemotePath
+from collectors.files.places import AnyPath
 from collectors.shapes import Float64, Int64
 from workers.measurement_plan import plan_text
 
@@ -23,7 +21,7 @@ from ..roles import NO_RUN
 from ..sampling.grids import coinciding
 from .checkpoints import CheckpointsData
 from .data import LOSS_ERROR, LandscapeData
-from .kept_plane import check_vectors
+from .kept_plane import check_vectors, place_of
 
 _OF_SOURCE = (
     "Return the same data, loss and metrics from callback_fn, and give the same run or plane, as when the file was "
@@ -118,16 +116,8 @@ def see_runs_from(folder: AnyPath, before: AnyPath, attributes: dict[str, Any]) 
     """Has the ways to a landscape's runs begin in another folder."""
     if RUN not in attributes and "intervals" not in attributes:
         return
-
-    def place(way: str) -> Any:
-        if way == ".":
-            return before
-        if is_url(way):
-            return way
-        return Path(way) if isinstance(before, RemotePath) else before / way
-
-    further = {name: place(way) for name, way in attributes.pop(FURTHER_RUNS, {}).items()}
-    attributes |= run_attributes(place(attributes.pop(RUN, ".")), further, folder)
+    further = {name: place_of(way, before) for name, way in attributes.pop(FURTHER_RUNS, {}).items()}
+    attributes |= run_attributes(place_of(attributes.pop(RUN, "."), before), further, folder)
 
 
 def _stays_on_its_grid(shared: Overlap, stored: LandscapeData, fresh: LandscapeData) -> bool:
@@ -152,10 +142,7 @@ def note_changes(stored: dict[str, Any], now: Mapping[str, Any]) -> None:
 
 
 def _carried_over(stored: LandscapeData, fresh: LandscapeData) -> tuple[LandscapeData, str]:
-    """Returns what is measured in ``stored``, of equal identity, on the grid of ``fresh``, and in words how much it is.
-
-    The rest is pending.
-    """
+    """Returns what ``stored``, of equal identity, has on the grid of ``fresh``, and in words how much is measured."""
     # Coordinates that coincide keep the bits of the first landscape, where its points were measured. Points that failed
     # stay failed, with their tracebacks; interpolated ones are no measurements and become pending.
     shared = Overlap(stored, fresh.x, fresh.y)

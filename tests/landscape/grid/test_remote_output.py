@@ -21,6 +21,7 @@ from landscape.errors import (
     LandscapeNotFoundError,
     LandscapeWriteError,
 )
+from landscape.grid.kept_plane import place_of
 from landscape.grid.landscape_file import landscape_bytes, read_landscape
 from landscape.planes import custom_plane
 from landscape.record import driver
@@ -212,6 +213,11 @@ def test_a_file_that_is_too_large(memory, monkeypatch):
     measure(URL)
     with pytest.raises(LandscapeFormatError, match=r"has 100 bytes or more and can be no landscape file"):
         Landscape.load(URL)
+
+
+@pytest.mark.parametrize(("way", "place"), [(".", "memory:///bucket/out"), ("gs://run", "gs://run"), ("/r", "/r")])
+def test_a_run_is_found_from_there(way, place):
+    assert str(place_of(way, path_of(URL).parent)) == place
 
 
 def test_a_url_that_lost_its_slashes():
