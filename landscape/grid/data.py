@@ -69,7 +69,6 @@ class LandscapeData:
         checkpoints: CheckpointsData | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> LandscapeData:
-        """Returns a landscape without any measurement yet."""
         names = tuple(metric_names)
         x = np.array(x, np.float64)
         y = None if y is None else np.array(y, np.float64)

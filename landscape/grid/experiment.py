@@ -360,7 +360,6 @@ def load_plane(pool: Pool, plane: Plane, places: Iterable[tuple[float, ...]]) ->
 
 
 def check_same_network(plane: Plane, space: WeightSpace) -> None:
-    """Raises a LandscapeError where a plane is of another network than callback_fn returns."""
     if differences := space.differences(plane.space):
         raise LandscapeError(
             f"the plane was made for another network ({plane.space.network}) than callback_fn returns:\n  "

@@ -145,7 +145,6 @@ def eigenvectors_cost(which: Sequence[str], seconds_per_point: float) -> str:
 
 
 def plane_bytes(plane: Plane) -> int:
-    """Returns the bytes that a plane takes on each worker."""
     everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in plane.space.tensors)
     moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in plane.space.trainable)
     return everything + (1 + plane.dimension) * moving
@@ -168,7 +167,6 @@ def warn_of_shortage(plane: Plane, pool: Pool) -> None:
 
 
 def warn_of_full_disk(path: AnyPath | None, size: int) -> None:
-    """Warns where a file of so many bytes does not fit beside what is on its disk."""
     if not isinstance(path, Path):
         return
     try:

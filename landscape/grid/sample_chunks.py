@@ -108,7 +108,6 @@ class SpooledChunks(Chunks):
                 self._places[flat] = now
 
     def leave(self, store: _Store) -> None:
-        """Takes chunks out of a store."""
         leaving = [(flat, place) for flat, place in self._places.items() if place.store is store]
         for flat, place in leaving:
             self._places[flat] = replace(place, store=self._spool, start=self._spool.add(place.read()))

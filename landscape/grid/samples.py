@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -53,9 +52,7 @@ class KeptLosses:
 
     def __deepcopy__(self, memo: object) -> KeptLosses:
         # What is kept is only added to, so that both may read it.
-        twin = copy.copy(self)
-        twin.chunks = self.chunks.twin()
-        return twin
+        return replace(self, chunks=self.chunks.twin())
 
     @property
     def measured(self) -> Bool[np.ndarray, "*grid"]:
@@ -152,7 +149,6 @@ class KeptLosses:
         return kept
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raises a ValueError where these are not losses at a grid's points."""
         if self.shape != shape:
             raise ValueError(f"losses of samples must be of the grid {shape}, but are of {self.shape}.")
         for label, array in (("targets", self.targets), ("weights", self.weights)):

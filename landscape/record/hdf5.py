@@ -228,7 +228,6 @@ def member_names(group: Any) -> list[str]:
 
 
 def read_errors(reader: BoundedReader, group: Any) -> dict[str, str]:
-    """Returns tracebacks by place, as ``write_errors`` wrote them."""
     if not {"place", "traceback", "traceback_index"} <= set(member_names(group)):
         raise ValueError("errors lacks a data set")
     places = reader.array(group["place"], "errors/place", kinds="S")

@@ -127,7 +127,6 @@ class Share:
     count: int
 
     def has(self, index: int) -> bool:
-        """Whether a point, by its flat index, or a checkpoint, by its row, is in the share."""
         return index % self.count == self.number - 1
 
     def __str__(self) -> str:
