@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from two_networks import DIGITS, fit
 
+from collectors.networks.torch_network import to_tensor
 from landscape import MeasurementPlan, evaluate
 
 PLAN = MeasurementPlan(batch_size=256, threads=1)
@@ -27,10 +28,16 @@ def callback_fn():
     return nn.CrossEntropyLoss(), build(), (INPUTS, TARGETS), {}
 
 
-def own_loss(network):
+def own_loss(network, inputs=INPUTS, targets=TARGETS):
     """By plain PyTorch, all samples in one batch, in float64."""
     with torch.no_grad():
-        return float(nn.functional.cross_entropy(copy.deepcopy(network).double().eval()(INPUTS.double()), TARGETS))
+        return float(nn.functional.cross_entropy(copy.deepcopy(network).double().eval()(inputs.double()), targets))
+
+
+def loss_with(state):
+    network = build()
+    network.load_state_dict({name: to_tensor(array) for name, array in state.items()})
+    return own_loss(network)
 
 
 def measure(plane, x=(-0.5, 0.0, 0.5, 1.0, 1.5), callback_fn=callback_fn, **options):

@@ -7,6 +7,7 @@ import numpy as np
 from landscape.grid.checkpoints import CheckpointsData, OriginData
 from landscape.grid.data import DirectionsData, LandscapeData
 from landscape.grid.landscape_file import landscape_bytes
+from landscape.grid.samples import KeptLosses
 from landscape.record.checks import PointStatus
 from landscape.record.hdf5 import CONTENTS
 from landscape.record.whole_file import write_image
@@ -71,4 +72,28 @@ def build(rows=3, columns=5, *, buffers=True, trajectory=True, seed=0):
         run="SGD é",
         number=5,
     )
+    return data
+
+
+def with_samples(data, *counts, seed=0):
+    """Returns the landscape with losses of samples at its measured points, of data sets that have so many."""
+    random = np.random.default_rng(seed)
+    data.status[...] = np.where(data.status == PointStatus.MEASURED, data.status, PointStatus.PENDING)
+    names = [f"set {number}" for number in range(len(counts))]
+    for name, count in zip(names, counts, strict=True):
+        kept = KeptLosses(name, data.shape, count, random.integers(9, size=count), random.random(count))
+        for flat in np.flatnonzero(data.status == PointStatus.MEASURED):
+            kept.store(int(flat), random.gamma(1.0, size=count).astype(np.float32))
+        data.kept_samples[name] = kept
+    data.attributes["datasets"] = [
+        {"name": name, "num_samples": count, "sha256": "0" * 64} for name, count in zip(names, counts, strict=True)
+    ]
+    data.validate()
+    return data
+
+
+def measured_everywhere(rows, columns):
+    data = LandscapeData.empty(np.arange(float(columns)), np.arange(float(rows)), DirectionsData(np.ones(2), None, 0.0))
+    data.status[...] = PointStatus.MEASURED
+    data.metrics["loss"][...] = 1.0
     return data

@@ -6,10 +6,8 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-import torch
-from digits_networks import INPUTS, TARGETS, build, callback_fn, measure, own_loss, train
+from digits_networks import build, loss_with, measure, own_loss, train
 from landscape_examples import as_version_before
-from torch import nn
 
 from landscape import Landscape, line_between, pca_plane, random_plane
 from landscape.facts import summary_text
@@ -42,11 +40,7 @@ def joined(runs, tmp_path_factory):
 
 def foot_loss(plane, row):
     """The loss at a member's foot on the plane with the origin's buffers, by plain PyTorch."""
-    state = plane.point([float(axis[row]) for axis in (plane.projection.x, plane.projection.y)], buffers="fixed")
-    network = build().eval()
-    network.load_state_dict({name: torch.from_numpy(np.asarray(array)) for name, array in state.items()})
-    with torch.no_grad():
-        return float(nn.functional.cross_entropy(network.double()(INPUTS.double()), TARGETS))
+    return loss_with(plane.point([float(axis[row]) for axis in (plane.projection.x, plane.projection.y)], "fixed"))
 
 
 @pytest.mark.slow
@@ -142,37 +136,6 @@ def test_facts_have_everybody(runs, tmp_path):
     assert found["runs"] == ["sgd", "adam"]
     assert found["name"][-1] == "EMA"
     assert found["sha256"] == list(columns_of(plane.networks)["sha256"])
-
-
-@pytest.mark.slow
-def test_after_a_kill_nothing_is_lost_and_the_rest_is_measured(runs, tmp_path):
-    """What lies on the disk when the last batch begins is what a kill at that moment would leave."""
-    first, second, _ = runs
-    plane, path, killed = pca_plane(first), tmp_path / "a.h5", tmp_path / "killed.h5"
-    grown = plane.with_checkpoints({"adam": second}, name="sgd")
-
-    def watched():
-        loss, network, data, _ = callback_fn()
-
-        def copying(outputs, targets):
-            if path.exists():
-                shutil.copy(path, killed)
-            return loss(outputs, targets)
-
-        return copying, network, data, {}
-
-    alone = measure(plane, AXIS, callback_fn=watched, output=path)
-    measure(grown, AXIS, callback_fn=watched, output=path)
-    path.unlink()
-    left = Landscape.load(killed)
-    assert not left.complete
-    assert len(left.checkpoints.number) == 7
-    np.testing.assert_array_equal(left.loss, alone.loss)
-    whole = measure(grown, AXIS, callback_fn=watched, output=killed)
-    assert whole.complete
-    np.testing.assert_array_equal(whole.loss, alone.loss)
-    np.testing.assert_array_equal(whole.checkpoints.metrics["loss"][:4], alone.checkpoints.metrics["loss"])
-    assert whole.checkpoints.metrics["loss"][-1] == pytest.approx(own_loss(second[-1]), rel=1e-5)
 
 
 def test_another_origin_is_another_experiment(runs):

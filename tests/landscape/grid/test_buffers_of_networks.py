@@ -4,12 +4,14 @@ import copy
 import functools
 import warnings
 
+import digits_networks
 import numpy as np
 import pytest
 import torch
 from marked_cases import marked
 from torch import nn
 from torch.nn.utils import parametrizations, prune
+from two_networks import fit
 
 from collectors.networks.torch_network import to_tensor
 from landscape import Measure, MeasurementPlan, evaluate, line_between
@@ -21,6 +23,7 @@ GENERATOR = torch.Generator().manual_seed(0)
 INPUTS = torch.randn(60, 6, generator=GENERATOR) * 2 + 1
 CLASSES = torch.randint(0, 3, (60,), generator=GENERATOR)
 HOW = {"device_ids": [0], "progress": False, "plan": MeasurementPlan(batch_size=60)}
+own_loss = functools.partial(digits_networks.own_loss, inputs=INPUTS, targets=CLASSES)
 pytestmark = pytest.mark.filterwarnings("ignore:the buffers .* differ between the networks")
 
 
@@ -70,22 +73,10 @@ def network(kind, seed, *, normalized):
 @functools.cache
 def trained(kind, seed, normalized):
     torch.manual_seed(seed)
-    built = Buffered(kind, normalized=normalized).train()
-    optimizer = torch.optim.SGD(built.parameters(), lr=0.3)
-    for _ in range(20):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(built(INPUTS), CLASSES).backward()
-        optimizer.step()
+    built = fit(Buffered(kind, normalized=normalized).train(), INPUTS, CLASSES, epochs=20, seed=0)
     with torch.no_grad():
-        built.eval()(INPUTS)  # or the product of pruned weights would be part of a graph, and could not be copied
+        built(INPUTS)  # or the product of pruned weights would be part of a graph, and could not be copied
     return built
-
-
-def own_loss(built):
-    """Returns the loss of a network in float64, by PyTorch alone."""
-    wide = copy.deepcopy(built).double().eval()
-    with torch.no_grad():
-        return nn.functional.cross_entropy(wide(INPUTS.double()), CLASSES).item()
 
 
 def halfway(a, b):

@@ -6,10 +6,9 @@ import warnings
 
 import numpy as np
 import pytest
-from digits_networks import build, measure, own_loss, train
+from digits_networks import build, loss_with, measure, own_loss, train
 from torch import nn
 
-from collectors.networks.torch_network import to_tensor
 from landscape import line_between, random_plane
 from landscape.errors import LandscapeIdentityError
 from landscape.planes import custom_plane, plane_through
@@ -20,26 +19,6 @@ def networks():
     """The start, and two networks trained from it in other orders."""
     start = build()
     return start, train(start, seed=1), train(start, seed=2)
-
-
-def loss_with(state):
-    network = build()
-    network.load_state_dict({name: to_tensor(array) for name, array in state.items()})
-    return own_loss(network)
-
-
-def test_a_line_ends_at_the_networks_own_losses(networks):
-    start, trained, _ = networks
-    line = line_between(start, trained)
-    drawn = measure(line)
-    assert drawn.loss[1] == pytest.approx(own_loss(start), abs=1e-6)
-    assert drawn.loss[3] == pytest.approx(own_loss(trained), abs=1e-6)
-    assert drawn.attributes["buffers"] == "interpolate"
-    assert drawn.attributes["identity"]["buffers"] == {"policy": "interpolate", "at_networks": "own"}
-    assert any("between the networks" in note for note in drawn.attributes["notes"])
-    path = drawn.checkpoints
-    for measured in (path.metrics, path.projected, path.with_plane_buffers):
-        np.testing.assert_allclose(measured["loss"], [own_loss(start), own_loss(trained)], atol=1e-6)
 
 
 @pytest.mark.slow
@@ -76,6 +55,9 @@ def test_between_and_beyond_the_networks_buffers_are_their_mean_with_the_shares_
             assert drawn.loss[row, column] == pytest.approx(loss_with(state), rel=1e-5, abs=1e-6), (x, y)
             assert loss_with(plane.point((x, y))) == pytest.approx(loss_with(state), rel=1e-6)
     assert state["1.num_batches_tracked"] == 0
+    assert drawn.attributes["buffers"] == "interpolate"
+    assert drawn.attributes["identity"]["buffers"] == {"policy": "interpolate", "at_networks": "own"}
+    assert any("between the networks" in note for note in drawn.attributes["notes"])
 
 
 def test_what_the_user_asks_for_wins(networks, tmp_path):

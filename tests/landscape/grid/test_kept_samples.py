@@ -129,19 +129,11 @@ def test_a_difference_of_sums_is_a_sum(tmp_path):
     loaded = [Landscape.load(path) for path in (tmp_path / "sum.h5", earlier)]
     for found, last in ((measured, 2), (finer, 4), *((each, 4) for each in loaded)):
         samples = found.samples()
+        assert (samples.name, samples.losses().shape) == ("main", (last + 1, 100))
         gaps = samples.at(0).astype(float) - samples.at(last)
         gap, error = samples.difference(0, last)
         assert gap == pytest.approx(found.loss[0] - found.loss[last], rel=1e-5)
         assert error == pytest.approx(gaps.std(ddof=1) * math.sqrt(samples.count), rel=1e-9)
-
-
-@pytest.mark.slow
-def test_a_line_and_one_data_set_without_a_name(tmp_path):
-    path, line = tmp_path / "line.h5", line_between(network(3), network(4))
-    samples = Landscape.load(measure(weighted, line, output=path, size=5, buffers="fixed").path).samples()
-    assert samples.name == "main"
-    assert samples.losses().shape == (5, 100)
-    assert samples.difference(4, 0)[0] == pytest.approx(Landscape.load(path).loss[[4, 0]] @ [1, -1], rel=1e-5)
 
 
 @pytest.mark.slow

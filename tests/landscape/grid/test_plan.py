@@ -70,16 +70,6 @@ def test_how_long_a_pass_takes_does_not_show_in_the_file(tmp_path, monkeypatch):
     assert "not compiled (compiling would not pay off; 9 points take" in str(landscapes[1].report.forecast)
 
 
-@pytest.mark.slow
-def test_the_plan_of_a_file_gives_the_same_file(tmp_path):
-    first = measure(tmp_path / "first.h5")
-    again = measure(tmp_path / "again.h5", plan=first.path)
-    assert digest(again.path) == digest(first.path)
-    plan = MeasurementPlan.from_json(first.attributes["measurement_plan"])
-    for given in (plan, first.path, str(first.path), first.path.as_uri()):
-        assert check_plan("plan", given) == plan
-
-
 def test_a_plan_of_a_file_that_is_missing():
     with pytest.raises(LandscapeNotFoundError, match=r"there is no landscape file .*missing\.h5"):
         measure(None, plan="missing.h5")
@@ -156,6 +146,8 @@ def test_a_first_layer_computed_once_is_in_the_plan_and_gives_the_same_file_and_
     assert plan.first_layer
     assert "the first layer computed once for all points" in plan_text(plan.to_json())
     assert digest(measure_perceptron(tmp_path / "again.h5", compile=False, plan=first.path).path) == digest(first.path)
+    for given in (plan, first.path, str(first.path), first.path.as_uri()):
+        assert check_plan("plan", given) == plan
     plain = measure_perceptron(None, plan=MeasurementPlan(plan.batch_size, plan.threads))
     np.testing.assert_allclose(first.loss, plain.loss, rtol=3e-6)
 

@@ -9,7 +9,7 @@ import torch
 from digits_networks import INPUTS, TARGETS, build, measure, own_loss, train
 from torch import nn
 
-from landscape import Landscape, line_between, pca_plane, random_plane
+from landscape import Landscape, line_between, pca_plane
 from landscape.record.checks import PointStatus
 from landscape.record.run import Run
 from landscape.sampling.grids import GridLevels
@@ -206,8 +206,3 @@ def test_a_budget_that_ends_on_the_path_leaves_a_picture(trained, monkeypatch):
     assert (drawn.status == PointStatus.INTERPOLATED).sum() == 400 - (count - 2)
     # Two were measured, and the last one is the origin.
     assert (drawn.checkpoints.status == PointStatus.MEASURED).sum() == 3
-
-
-def test_a_plane_without_checkpoints_has_nothing_to_compare(tasks):
-    measure(random_plane(build()), None, size=3, num_samples=64)
-    assert {key[0] for key, _ in tasks} == {"grid"}

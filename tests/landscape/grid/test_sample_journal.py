@@ -132,10 +132,18 @@ def test_a_file_of_that_name_that_is_not_ours_is_left(tmp_path):
     assert not (tmp_path / NAME).exists()
 
 
-def filled(*lengths):
+@pytest.fixture
+def journal(tmp_path):
+    return SampleJournal(tmp_path / NAME)
+
+
+@pytest.fixture
+def chunks(journal):
+    """Those of two points, which are in the journal."""
     chunks = SpooledChunks()
-    for flat, length in enumerate(lengths):
+    for flat, length in enumerate((5, 6)):
         chunks.add(flat, bytes([flat]) * length)
+    write(journal, chunks)
     return chunks
 
 
@@ -144,9 +152,12 @@ def write(journal, chunks):
     journal.write()
 
 
-def test_after_a_failure_it_is_written_anew(tmp_path, monkeypatch):
-    journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
-    write(journal, chunks)
+def assert_same_in_journal(folder, chunks):
+    found = JournalChunks(folder / NAME, 0, {flat: chunks.digest(flat) for flat in chunks})
+    assert dict(found.items()) == dict(chunks.items())
+
+
+def test_after_a_failure_it_is_written_anew(journal, chunks, tmp_path, monkeypatch):
     chunks.add(7, b"seven")
     journal.collect([chunks])
 
@@ -159,21 +170,17 @@ def test_after_a_failure_it_is_written_anew(tmp_path, monkeypatch):
     monkeypatch.undo()
     chunks.add(8, b"eight")
     write(journal, chunks)
-    found = JournalChunks(tmp_path / NAME, 0, {flat: chunks.digest(flat) for flat in chunks})
-    assert dict(found.items()) == dict(chunks.items())
+    assert_same_in_journal(tmp_path, chunks)
     assert (tmp_path / JOURNAL).read_bytes().count(b"seven") == 1
 
 
-def test_one_that_somebody_removes_is_written_anew(tmp_path):
-    journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
+def test_one_that_somebody_removes_is_written_anew(journal, chunks, tmp_path):
     for flat in (2, 3):
-        write(journal, chunks)
         chunks.add(flat, b"more")
         (tmp_path / JOURNAL).unlink()
-    write(journal, chunks)
-    found = JournalChunks(tmp_path / NAME, 0, {flat: chunks.digest(flat) for flat in chunks})
-    assert dict(found.items()) == dict(chunks.items())
-    assert len(found) == 4
+        write(journal, chunks)
+    assert_same_in_journal(tmp_path, chunks)
+    assert len(chunks) == 4
 
 
 class Moving(SpooledChunks):
@@ -196,9 +203,7 @@ def test_a_chunk_that_comes_while_the_writer_moves_others_stays_whole():
     assert dict(chunks.items()) == {flat: bytes([flat]) * 5 for flat in range(3)}
 
 
-def test_a_journal_that_changed_is_not_believed(tmp_path):
-    journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
-    write(journal, chunks)
+def test_a_journal_that_changed_is_not_believed(journal, chunks, tmp_path):
     found = JournalChunks(tmp_path / NAME, 0, {0: chunks.digest(0), 1: b"another"})
     assert dict(found.readable()) == dict(chunks.items([0]))
     with pytest.raises(LandscapeError, match="cannot be read: they were changed since"):
@@ -208,10 +213,8 @@ def test_a_journal_that_changed_is_not_believed(tmp_path):
         list(found.items([0]))
 
 
-def test_chunks_are_read_from_it_also_when_it_is_removed_and_in_copies(tmp_path):
-    journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
-    before = dict(chunks.items())
-    write(journal, chunks)
+def test_chunks_are_read_from_it_also_when_it_is_removed_and_in_copies(journal, chunks, tmp_path):
+    before = {0: bytes(5), 1: bytes([1]) * 6}
     chunks.add(2, b"two")
     copied = pickle.loads(pickle.dumps(chunks))
     write(journal, chunks)
@@ -220,10 +223,8 @@ def test_chunks_are_read_from_it_also_when_it_is_removed_and_in_copies(tmp_path)
     assert dict(copied.items()) == dict(chunks.items()) == before | {2: b"two"}
 
 
-def test_where_open_files_cannot_be_removed_chunks_leave_it_first(tmp_path, monkeypatch):
-    journal, chunks = SampleJournal(tmp_path / NAME), filled(5, 6)
+def test_where_open_files_cannot_be_removed_chunks_leave_it_first(journal, chunks, tmp_path, monkeypatch):
     before = dict(chunks.items())
-    write(journal, chunks)
     path, refused = type(tmp_path).unlink, []
 
     def unlink(self, missing_ok=False):

@@ -7,41 +7,16 @@ import tracemalloc
 import h5py
 import numpy as np
 import pytest
-from landscape_examples import build, write_landscape
+from landscape_examples import build, measured_everywhere, with_samples, write_landscape
 from remote_stores import empty_memory
 
 from collectors.errors import LandscapeError
 from landscape import Landscape
 from landscape.errors import LandscapeDamagedError
-from landscape.grid.data import DirectionsData, LandscapeData
 from landscape.grid.landscape_file import landscape_bytes, read_landscape
 from landscape.grid.sample_chunks import packed, unpacked
 from landscape.grid.samples import KeptLosses
 from landscape.record.checks import PointStatus
-
-
-def with_samples(data, *counts, seed=0):
-    """Returns the landscape with losses of samples at its measured points, of data sets that have so many."""
-    random = np.random.default_rng(seed)
-    data.status[...] = np.where(data.status == PointStatus.MEASURED, data.status, PointStatus.PENDING)
-    names = [f"set {number}" for number in range(len(counts))]
-    for name, count in zip(names, counts, strict=True):
-        kept = KeptLosses(name, data.shape, count, random.integers(9, size=count), random.random(count))
-        for flat in np.flatnonzero(data.status == PointStatus.MEASURED):
-            kept.store(int(flat), random.gamma(1.0, size=count).astype(np.float32))
-        data.kept_samples[name] = kept
-    data.attributes["datasets"] = [
-        {"name": name, "num_samples": count, "sha256": "0" * 64} for name, count in zip(names, counts, strict=True)
-    ]
-    data.validate()
-    return data
-
-
-def measured_everywhere(rows, columns):
-    data = LandscapeData.empty(np.arange(float(columns)), np.arange(float(rows)), DirectionsData(np.ones(2), None, 0.0))
-    data.status[...] = PointStatus.MEASURED
-    data.metrics["loss"][...] = 1.0
-    return data
 
 
 @pytest.fixture
@@ -212,15 +187,3 @@ def test_a_group_of_samples_that_is_not_as_it_should_be(path, change, match):
         change(file)
     with pytest.raises(LandscapeDamagedError, match=match):
         Landscape.load(path)
-
-
-def test_damaged_losses_leave_the_rest_usable(data, path):
-    with h5py.File(path, "r+") as file:
-        file["samples/set 0/loss"].id.write_direct_chunk((1, 1, 0), b"nonsense")
-    loaded = Landscape.load(path)
-    np.testing.assert_array_equal(loaded.loss, data.loss)
-    np.testing.assert_array_equal(loaded.samples().at(0, 0), data.kept_samples["set 0"].at(0, 0))
-    with pytest.raises(LandscapeDamagedError, match=r"damaged. The rest of the landscape can be used"):
-        loaded.samples().at(1, 1)
-    with pytest.raises(LandscapeDamagedError, match="damaged"):
-        loaded.samples().losses()

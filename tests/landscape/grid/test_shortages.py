@@ -30,6 +30,11 @@ def wide(width=WIDTH):
     return nn.CrossEntropyLoss(), network, (torch.ones(8, 4), torch.zeros(8, dtype=torch.int64)), {}
 
 
+def measure(path, callback_fn=wide, **how):
+    plane = random_plane(callback_fn()[1], seed=0)
+    return evaluate(plane, callback_fn, size=3, device_ids=[0], progress=False, output=path, **how)
+
+
 def load_in(megabytes, plane, device_ids):
     with open_pool(wide, MeasurementOptions(), device_ids=device_ids) as pool, memory_limit(megabytes):
         # Whether it fits in the end is another question.
@@ -59,7 +64,7 @@ def test_several_workers():
 
 
 def test_nothing_is_said_where_there_is_enough(recwarn, tmp_path):
-    evaluate(random_plane(wide()[1], seed=0), wide, size=3, device_ids=[0], progress=False, output=tmp_path / "a.h5")
+    measure(tmp_path / "a.h5")
     assert not [item for item in recwarn if re.search("seem to be free|has .* for it", str(item.message))]
 
 
@@ -68,27 +73,12 @@ def test_a_disk_that_does_not_say_how_much_it_has_left_ends_nothing(tmp_path, mo
         raise OSError(errno.EIO, "Input/output error", str(folder))
 
     monkeypatch.setattr(shutil, "disk_usage", fails)
-    found = evaluate(
-        random_plane(wide()[1], seed=0), wide, size=3, device_ids=[0], progress=False, output=tmp_path / "a.h5"
-    )
-    assert np.isfinite(found.loss).all()
+    assert np.isfinite(measure(tmp_path / "a.h5").loss).all()
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_disk_with_less_than_the_file_takes(dry_run, tmp_path, monkeypatch):
-    def callback_fn():
-        return wide(3)
-
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=100))
     with pytest.warns(UserWarning, match=r"a\.h5 will have up to [\d.]+ kB, but its disk has .*B for it; give output="):
-        found = evaluate(
-            random_plane(callback_fn()[1], seed=0),
-            callback_fn,
-            size=3,
-            keep_samples=True,
-            dry_run=dry_run,
-            device_ids=[0],
-            progress=False,
-            output=tmp_path / "a.h5",
-        )
+        found = measure(tmp_path / "a.h5", lambda: wide(3), keep_samples=True, dry_run=dry_run)
     assert dry_run or np.isfinite(found.loss).all()

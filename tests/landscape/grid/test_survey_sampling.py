@@ -31,10 +31,6 @@ def valley(place):
     return 0.3 * x**2 + 2 * (y - 0.4 * x) ** 2 + 0.2 * np.sin(2 * x + y)
 
 
-def half_missing(place):
-    return np.nan if place[0] > 0.5 else valley(place)
-
-
 def surface(function, calls=None):
     def measure(weights):
         if calls is not None:
@@ -142,13 +138,6 @@ def test_a_tolerance_of_the_loss_itself_that_is_not_reached_says_both(monkeypatc
     assert "95 %" not in text
 
 
-def test_nothing_is_interpolated_over_an_edge(tmp_path):
-    landscape = measure(half_missing, sampling="adaptive")
-    truth = exact(half_missing)
-    np.testing.assert_array_equal(np.isnan(landscape.loss), np.isnan(truth))
-    assert landscape.attributes["sampling"]["measured"] < truth.size / 4
-
-
 @pytest.mark.slow
 def test_a_finished_adaptive_landscape_is_not_measured_again_and_can_be_completed(landscape, tmp_path):
     first, path, calls = landscape, shutil.copy(landscape.path, tmp_path), []
@@ -203,14 +192,6 @@ def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling, monkeypatch):
     went_on = measure(valley, path, sampling=sampling, tolerance=0.00001)
     assert went_on.complete
     assert went_on.report.resumed == measured.sum()
-
-
-def test_a_budget_that_is_over_at_once(tmp_path, monkeypatch):
-    slowly = slow(valley, FalseClock(monkeypatch), 1)
-    with pytest.warns(UserWarning, match="budget of 0.001 ms ended the landscape after 0 of 4225 points"):
-        landscape = measure(slowly, tmp_path / "landscape.h5", budget=1e-6)
-    assert (landscape.status == PointStatus.PENDING).all()
-    assert np.isnan(landscape.loss).all()
 
 
 def test_the_forecast_says_what_is_left(capsys, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import os
 import h5py
 import numpy as np
 import pytest
-from landscape_examples import build
+from landscape_examples import build, with_samples
 from places import ROOT, turn
 
 from collectors.errors import LandscapeError
@@ -17,7 +17,6 @@ from landscape.comparison.data import ComparisonData
 from landscape.curvature.data import CurvatureData
 from landscape.errors import LandscapeDamagedError
 from landscape.grid.landscape_file import landscape_bytes, read_landscape
-from landscape.grid.samples import KeptLosses
 from landscape.record.checks import PointStatus
 from landscape.record.record import read_record, record_bytes
 
@@ -29,11 +28,7 @@ DIFFER = r"is damaged \(ValueError: its contents are not those that were written
 def sampled():
     data = build(2, 3)
     data.status[...] = PointStatus.MEASURED
-    kept = KeptLosses("main", data.shape, 4, np.arange(4), np.linspace(0.1, 1, 4))
-    for flat in range(data.status.size):
-        kept.store(flat, np.random.default_rng(flat).random(4, np.float32))
-    data.kept_samples["main"] = kept
-    return data
+    return with_samples(data, 4)
 
 
 def read_sampled(path):
@@ -91,7 +86,7 @@ def path(tmp_path):
     "change",
     [
         lambda file: file["loss"].__setitem__((0, 0), 7.0),
-        lambda file: file["samples/main/weight"].__setitem__(1, 0.5),
+        lambda file: file["samples/set 0/weight"].__setitem__(1, 0.5),
         lambda file: file.attrs.modify("complete", True),
         lambda file: file.attrs.__delitem__("num_samples"),
         lambda file: file.move("accuracy", "precision"),
@@ -109,16 +104,12 @@ def test_a_changed_value_is_refused(change, version, path):
 
 def test_losses_of_samples_at_another_points_place(path):
     with h5py.File(path, "r+") as file:
-        losses = file["samples/main/loss"].id
+        losses = file["samples/set 0/loss"].id
         losses.write_direct_chunk((0, 0, 0), losses.read_direct_chunk((0, 1, 0))[1])
-    kept = read_landscape(path).kept_samples["main"]
-    np.testing.assert_array_equal(kept.at(1, 1), sampled().kept_samples["main"].at(1, 1))
-    with pytest.raises(LandscapeDamagedError, match=r"the losses of samples at point \[0, 0\] of .* are damaged"):
-        kept.at(0, 0)
+    kept = read_landscape(path).kept_samples["set 0"]
+    np.testing.assert_array_equal(kept.at(1, 1), sampled().kept_samples["set 0"].at(1, 1))
+    damaged = r"the losses of samples at point \[0, 0\] of .* are damaged. The rest of the landscape can be used"
+    for read in (lambda: kept.at(0, 0), kept.losses):
+        with pytest.raises(LandscapeDamagedError, match=damaged):
+            read()
     assert len(read_landscape(path).metrics["loss"]) == 2
-
-
-def test_what_a_user_adds_is_not_refused(path):
-    with h5py.File(path, "r+") as file:
-        file.attrs["temperature"] = 21.5
-    assert read_landscape(path).attributes["temperature"] == 21.5

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from false_clock import FalseClock
 
 from landscape.record.checks import PointStatus
 from landscape.record.driver import Experiment, forecast, forecast_text, measure, open_record
 from landscape.record.hdf5 import CURVATURE
 from landscape.record.record import Record, column, read_record, record_format
-from landscape.record.run import Run, job_seconds
+from landscape.record.run import Run, duration_seconds, duration_text, job_seconds
 from landscape.record.writer import lock_landscape
 from workers.errors import CurvatureError
 from workers.function_evaluator import FunctionEvaluator
@@ -140,3 +141,40 @@ def test_the_end_of_a_job_is_the_budget_unless_one_is_given(pool, monkeypatch):
     ended = r"the budget of 1 s, which the SLURM job leaves, ended the measurement after 0 of 2 numbers\."
     with pytest.warns(UserWarning, match=rf"{ended} Give output= a path, and a later call can continue"):
         run_of(OfNumbers([1, 2]), None, pool, job)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [(90, 90.0), (0.5, 0.5), ("90s", 90.0), ("30min", 1800.0), ("1.5 h", 5400.0), ("2d", 172800.0), ("45", 45.0)],
+)
+def test_durations(given, seconds):
+    assert duration_seconds("budget", given) == seconds
+
+
+def test_what_is_left_of_a_budget_is_shared(monkeypatch):
+    clock = FalseClock(monkeypatch)
+    run = Run.checked({"budget": 60, "progress": False})
+    clock.go_on(20)
+    part = run.part(4)
+    assert (part.budget, part.limit, part.left) == (60.0, 10.0, 10.0)
+    clock.go_on(11)
+    assert part.is_late
+    assert not run.is_late
+    assert (list(part.in_time([1])), part.stopped) == ([], True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0052, "5.2 ms"),
+        (4.21, "4.2 s"),
+        (42.4, "42 s"),
+        (100, "1.7 min"),
+        (180, "3 min"),
+        (1800, "30 min"),
+        (7200, "2 h"),
+        (260000, "3.01 days"),
+    ],
+)
+def test_durations_as_people_say_them(seconds, text):
+    assert duration_text(seconds) == text

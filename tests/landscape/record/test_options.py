@@ -139,7 +139,6 @@ def test_a_wrong_value_is_named_as_it_was_given(of, name, value, expected, typed
         ("device_ids", [], "device_ids must be a list with at least one"),
         ("device_ids", [0, 0], "device_ids must be a list in which no device id is repeated"),
         ("device_ids", [True], r"device_ids\[0\] must be an int of at least 0"),
-        ("device_ids", "0", "device_ids must be a list of ints or None"),
         ("num_samples", -4, "num_samples must be an int of at least 1"),
         ("num_samples", {"test": 0}, r"num_samples\['test'\] must be an int of at least 1"),
         ("limits", (0, float("inf")), r"limits\[1\] must be a finite number"),
