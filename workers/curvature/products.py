@@ -80,7 +80,6 @@ class Layout:
         return vector
 
     def gaussian(self, *seed: int) -> Vector:
-        """Returns standard normal numbers, shape (weights,)."""
         return self.draw(seed, lambda generator, size: generator.standard_normal(size))
 
     def rademacher(self, *seed: int) -> Vector:
@@ -95,8 +94,6 @@ class Layout:
 
 @dataclass(frozen=True)
 class ProductSettings:
-    """Which products are made."""
-
     matrix: Matrix = "hessian"  # or "ggn" (generalised Gauss-Newton, never negative for a convex loss of the outputs)
     memory: int | float = 0.25  # bytes that may be kept between products, or a share of free memory (float)
     neighbours: int = 1  # how many workers use this machine's memory at once; pools know it
@@ -231,11 +228,9 @@ class Products:
         self.are_differences = shares.are_differences
 
     def gradient(self) -> Float64[np.ndarray, " weights"]:
-        """Returns the gradient, shape (weights,)."""
         return self._shares.total("gradient") / self._weight
 
     def __call__(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
-        """Returns the matrix times a vector, shape (weights,)."""
         self.count += 1
         return self._shares.total("product", np.ascontiguousarray(vector, self.layout.dtype)) / self._weight
 

@@ -41,8 +41,6 @@ class CurveShape:
 
 @dataclass(frozen=True)
 class FittingSettings:
-    """How a curve is fitted."""
-
     shape: CurveShape = CurveShape()
     steps: int = 500  # of the optimizer, which is Adam with a rate that falls linearly to zero
     learning_rate: float = 0.01  # in the first step

@@ -25,7 +25,7 @@ from .curve_fitting import BARRIER_INSTEAD
 from .measured_set import MeasuredSet
 from .network_evaluator import NetworkEvaluator
 from .sample_loss import as_columns, as_kept
-from .totals import Total, add_batches, run_batches
+from .totals import Total, add_up, run_batches
 
 
 class ArrayNetwork(Protocol):
@@ -173,8 +173,7 @@ class ArrayEvaluator(NetworkEvaluator):
 
     def _measure_set(self, item: MeasuredSet) -> dict[str, Any]:
         """Returns the values of a data set where the network is, and the losses of its samples where these are kept."""
-        add_batches(self._network.forward, item.batches, totals := item.totals_at_points)
         values: dict[str, Any] = {}
-        for part in [total.pending() for total in totals]:
+        for part in add_up(self._network.forward, item.batches, item.totals_at_points):
             values |= part.read() | {name: as_kept(losses) for name, losses in part.samples.items()}
         return values

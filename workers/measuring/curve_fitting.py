@@ -51,16 +51,10 @@ class CurveSamples:
 
 
 class CurveFitter(ABC):
-    """A curve whose bends follow the gradient of the loss, in NumPy's arrays where a subclass has no others.
-
-    Args:
-        layout: of the weights.
-        samples: those of each step.
-        task: the curve.
-        normalizes: whether the network computes with statistics of the batch.
-    """
+    """A curve whose bends follow the gradient of the loss, in NumPy's arrays where a subclass has no others."""
 
     def __init__(self, layout: Layout, samples: CurveSamples, task: CurveTask, *, normalizes: bool) -> None:
+        # ``normalizes``: whether the network computes with statistics of the batch.
         if normalizes and samples.batch(0)[0].size < 2:
             raise CurveError(
                 "BatchNorm needs batches of at least two samples for its statistics; raise batch_size, or let the "

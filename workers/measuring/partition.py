@@ -73,7 +73,6 @@ class _Sum:
 
     @property
     def count(self) -> int:
-        """How many samples were added where it is tested."""
         return sum(size for _, size, _ in self.each)
 
     @property

@@ -153,7 +153,6 @@ def rounding_note(dtype: str) -> str:
 
 
 def batch_loss(loss: Callable[[Any, Any], Any]) -> BatchMean:
-    """Returns the mean over batches of whatever a loss returns for a batch."""
     return BatchMean("loss", "the loss", loss)
 
 
@@ -177,7 +176,6 @@ def scalar(label: str, value: Any) -> Any:
 
 
 def check_metrics(metrics: object, kinds: str) -> dict[str, Any]:
-    """Returns the metrics by name; None means none."""
     if metrics is None:
         return {}
     if not isinstance(metrics, Mapping):
@@ -188,8 +186,13 @@ def check_metrics(metrics: object, kinds: str) -> dict[str, Any]:
     return {check_metric_name(name): metric for name, metric in metrics.items()}
 
 
-def add_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
-    """Resets every total and adds the batches up in all of them, from the same forward passes."""
+def add_up(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> list[Pending]:
+    """Returns the totals over batches, from the same forward passes, without waiting for the device."""
+    _add_anew(forward, batches, totals)
+    return [total.pending() for total in totals]
+
+
+def _add_anew(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
     for total in totals:
         total.reset()
     add_more_batches(forward, batches, totals)
@@ -208,7 +211,7 @@ def run_batches(
 ) -> dict[str, float]:
     """Returns the loss and every metric over batches, from the same forward passes."""
     totals = (loss, *metrics.values())
-    add_batches(forward, batches, totals)
+    _add_anew(forward, batches, totals)
     results: dict[str, float] = {}
     for total in totals:
         results |= total.result()

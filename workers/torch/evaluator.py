@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -30,8 +30,8 @@ from ..measuring.memory_shortage import shortage_text
 from ..measuring.network_evaluator import NetworkEvaluator
 from ..measuring.sample_loss import as_columns
 from ..measuring.streamed import StreamedMeasurement
-from ..measuring.totals import Total
-from ..samples.batches import Batch
+from ..measuring.totals import Pending, Total, add_up
+from ..samples.batches import Batch, float64_device, in_float64
 from ..samples.data_sets import ReadSet, naming_set, read_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import moved_on_use_note, place_samples
@@ -48,7 +48,6 @@ from .moves import NetworkInPlace
 from .own_loss import OwnMetric, own_loss_of
 from .placement import bring_weights, device_of, find_placement
 from .planning import NetworkPlanning, few_within_memory
-from .points import PendingPoint, add_up, pending_point, read_points
 from .precision import at_least_float32, check_precision, with_float32_weights
 from .settings import SAME_DRAWS, RandomNumbers, check_at_hand, measurement_settings, normalization_layers, recalibrate
 from .snapshot import NetworkSnapshot
@@ -349,6 +348,44 @@ class TorchEvaluator(NetworkEvaluator):
         if self._options.buffers == "recalibrate" and self._normalization and not self._moves.is_at_network:
             batches = self._batches_for_statistics(self._options, roughly)
             recalibrate(self._numbers.numbered(self.forward_here()), self._normalization, batches)
+
+
+@dataclass(frozen=True)
+class PendingPoint:
+    # On the device if it has float64, shape (numbers,); those of the parts, then the losses of samples.
+    numbers: torch.Tensor
+    parts: Sequence[Pending]  # how the results are made of them
+
+
+def pending_point(parts: Sequence[Pending], device: torch.device) -> PendingPoint:
+    numbers = [number for part in parts for number in part.numbers]
+    if any(isinstance(number, torch.Tensor) for number in numbers):
+        place = float64_device(device)
+        as_tensors = [
+            in_float64(number).to(place)
+            if isinstance(number, torch.Tensor)
+            else torch.as_tensor(number, dtype=torch.float64, device=place)
+            for number in numbers
+        ]
+        samples = [values.to(as_tensors[0]) for part in parts for values in part.samples.values()]
+        return PendingPoint(torch.cat([torch.stack(as_tensors), *samples]), parts)
+    return PendingPoint(torch.tensor([float(number) for number in numbers], dtype=torch.float64), parts)
+
+
+def read_points(points: Sequence[PendingPoint]) -> list[dict[str, Any]]:
+    """Returns the results of all points after one transfer, with the losses of samples where these are kept."""
+    if not points:
+        return []
+    results: list[dict[str, Any]] = []
+    for point, row in zip(points, torch.stack([point.numbers for point in points]).cpu().numpy(), strict=True):
+        samples = [item for part in point.parts for item in part.samples.items()]
+        sizes = [*(len(part.numbers) for part in point.parts), *(len(values) for _, values in samples)]
+        pieces = iter(np.split(row, np.cumsum(sizes)[:-1]))
+        results.append({})
+        for part, piece in zip(point.parts, pieces, strict=False):
+            results[-1] |= part.finish(piece.tolist())
+        results[-1] |= {name: piece for (name, _), piece in zip(samples, pieces, strict=True)}
+    return results
 
 
 EVALUATOR = TorchEvaluator
