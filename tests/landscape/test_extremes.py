@@ -9,6 +9,7 @@ import pytest
 import torch
 from examples import BOWL_SCALES, bowl
 from paraboloid import Paraboloid
+from saddles import exact_hessian
 from torch import nn
 from worker_cases import found
 
@@ -47,16 +48,7 @@ def returned(seed=0, *, normalized=False):
 
 def ends_at(network):
     """Returns the largest and the lowest eigenvalue of the whole Hessian, by other code."""
-    inputs, targets = samples()
-    named = dict(network.named_parameters())
-
-    def loss(vector):
-        parts = vector.split([item.numel() for item in named.values()])
-        values = {name: part.reshape(item.shape) for (name, item), part in zip(named.items(), parts, strict=True)}
-        return nn.functional.cross_entropy(torch.func.functional_call(network, values, inputs), targets)
-
-    start = torch.cat([item.detach().reshape(-1) for item in named.values()])
-    values = np.linalg.eigvalsh(torch.autograd.functional.hessian(loss, start).numpy())
+    values = np.linalg.eigvalsh(exact_hessian(network, nn.functional.cross_entropy, *samples()).numpy())
     return float(values[-1]), float(values[0])
 
 

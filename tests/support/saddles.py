@@ -7,6 +7,7 @@ import functools
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 LOSS = nn.functional.mse_loss
 
@@ -57,14 +58,14 @@ def callback_fn():
 
 
 def exact_hessian(network, loss, inputs, targets):
-    """Returns the Hessian by ``torch.func``, in float64, over all parameters in the network's order."""
-    shapes = [(name, parameter.shape, parameter.numel()) for name, parameter in network.named_parameters()]
+    """Returns the Hessian by PyTorch, over all trainable parameters in the network's order."""
+    named = {name: item for name, item in network.named_parameters() if item.requires_grad}
 
     def at(flat):
-        parts = flat.split([size for _, _, size in shapes])
-        named = {name: part.reshape(shape) for (name, shape, _), part in zip(shapes, parts, strict=True)}
-        return loss(torch.func.functional_call(network, named, (inputs,)), targets)
+        parts = flat.split([item.numel() for item in named.values()])
+        values = {name: part.reshape(item.shape) for (name, item), part in zip(named.items(), parts, strict=True)}
+        return loss(torch.func.functional_call(network, values, (inputs,)), targets)
 
-    flat = torch.cat([parameter.detach().reshape(-1) for parameter in network.parameters()])
-    # Forward mode, as torch.func.hessian takes it, warns of its own use of TorchScript.
-    return torch.func.jacrev(torch.func.jacrev(at))(flat)
+    flat = torch.cat([item.detach().reshape(-1) for item in named.values()])
+    with sdpa_kernel(SDPBackend.MATH):
+        return torch.autograd.functional.hessian(at, flat)

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from collectors.networks.torch_network import named_tensors, to_array
 from collectors.networks.weight_space import direction_dtype
-from workers.evaluator import MeasurementSetup
+from workers.evaluator import MeasurementSetup, SampleMemory
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.evaluator import TorchEvaluator
@@ -53,6 +53,19 @@ class TinyTransformer(nn.Module):
         return self.head(hidden).transpose(1, 2)
 
 
+class Skips(nn.Module):
+    """Uses its input again after the first layer, whose weight it uses again as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(70, 70), nn.Linear(70, 4)
+
+    def forward(self, inputs):
+        hidden = inputs.flatten(1)
+        hidden = hidden + self.first(hidden).tanh_()
+        return self.head(nn.functional.linear(hidden, self.first.weight.T))
+
+
 def seeded(build, seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -77,8 +90,8 @@ def classes(count=50, number=4, seed=2):
     return torch.randint(0, number, (count,), generator=torch.Generator().manual_seed(seed))
 
 
-def images(count=40):
-    return torch.randn(count, 3, 6, 6, generator=torch.Generator().manual_seed(3))
+def images(count=40, channels=3, size=6):
+    return torch.randn(count, channels, size, size, generator=torch.Generator().manual_seed(3))
 
 
 class Made(Dataset):
@@ -234,10 +247,15 @@ def direct_token_loss(network, loader):
     return total / count
 
 
-def evaluator_of(loss, network, dataset, metrics=None, *, batch_size=None, plan=None, options=None, **choices):
-    plan = plan or MeasurementPlan(batch_size=batch_size)
-    options = options or MeasurementOptions(**choices)
-    return TorchEvaluator(loss, network, dataset, metrics or {}, MeasurementSetup(options, plan=plan))
+def evaluator_of(
+    loss, network, dataset, metrics=None, *, batch_size=None, plan=None, workload=None, memory=None, **choices
+):
+    """Returns an evaluator with a plan; where only a workload is given, it chooses one itself."""
+    if workload is None and plan is None:
+        plan = MeasurementPlan(batch_size=batch_size)
+    options, memory = MeasurementOptions(**choices), memory or SampleMemory()
+    setup = MeasurementSetup(options, plan=plan, workload=workload, memory=memory)
+    return TorchEvaluator(loss, network, dataset, metrics or {}, setup)
 
 
 def classifier(network=None, count=50, **choices):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics
-from examples import accuracy
 from torch import nn
 from torch.optim.swa_utils import update_bn
 from torch.utils.data import DataLoader, TensorDataset
@@ -16,19 +15,18 @@ from worker_cases import (
     at_point,
     case,
     classes,
+    evaluator_of,
     features,
     images,
     mlp,
     plane_of,
     seeded,
     sentence_loader,
-    state_of,
     weighted_mean,
 )
 
-from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, SampleMemoryError, SamplesError
-from workers.evaluator import MeasurementSetup, SampleMemory
+from workers.evaluator import SampleMemory
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload
 
@@ -40,14 +38,8 @@ def pair(count, seed, inputs=6):
     return features(count, inputs, seed), classes(count, seed=seed + 1)
 
 
-def opened(loss, network, dataset, metrics=None, *, plan=None, workload=None, memory=None, **options):
-    setup = MeasurementSetup(
-        MeasurementOptions(**options),
-        plan=plan or (None if workload else MeasurementPlan(batch_size=16)),
-        workload=workload,
-        memory=memory or SampleMemory(),
-    )
-    return make_evaluator((loss, network, dataset, metrics or {}), setup)
+def opened(loss, network, dataset, metrics=None, **choices):
+    return evaluator_of(loss, network, dataset, metrics, batch_size=16, **choices)
 
 
 def measured(evaluator, network_plane):
@@ -89,17 +81,6 @@ def check_equal_alone(loss, build, datasets, metrics=None, **options):
             np.testing.assert_array_equal(state[full], expected_state[metric], err_msg=full)
     assert tuple(names) == description.metrics
     return description, values
-
-
-def test_train_and_test_in_one_pass():
-    sets = {"train": pair(50, 1), "test": pair(33, 7)}
-    description, values = check_equal_alone(nn.CrossEntropyLoss(), mlp, sets, {"accuracy": accuracy})
-    assert description.metrics == (
-        *("loss", "loss_stderr", "accuracy"),
-        *("loss@test", "loss_stderr@test", "accuracy@test"),
-    )
-    assert description.num_samples == 50
-    assert (values["loss"] != values["loss@test"]).all()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -201,14 +182,6 @@ def test_the_network_is_moved_once_for_all_sets(monkeypatch):
     evaluator.measure(POINTS)
     assert len(moves) == len(POINTS)
     evaluator.close()
-
-
-def test_the_network_ends_as_it_was_found():
-    network = seeded(ConvNet)
-    before = state_of(network)
-    sets = {"a": (images(40), classes(40, 5)), "b": (images(9), classes(9, 5))}
-    measured(opened(nn.CrossEntropyLoss(), network, sets), plane_of(seeded(ConvNet), origin_seed=9))
-    np.testing.assert_equal(state_of(network), before)
 
 
 def test_smaller_batches_hold_for_all_sets():

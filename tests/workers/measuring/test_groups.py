@@ -8,14 +8,13 @@ import torch
 from examples import accuracy
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from worker_cases import at_point, case, classes, features, mlp, plane_of, sentence_loader, weighted_mean
+from worker_cases import at_point, case, classes, evaluator_of, features, mlp, plane_of, sentence_loader, weighted_mean
 
 from workers import FunctionEvaluator, OwnLoss
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, SampleMemoryError, SamplesError
 from workers.evaluator import MeasurementSetup, SampleMemory
 from workers.measurement_options import MeasurementOptions
-from workers.measurement_plan import MeasurementPlan
 from workers.measuring import sample_loss
 from workers.measuring.sample_loss import SampleGroups, SampleLossTotal
 from workers.metric_names import SAMPLE_LOSSES
@@ -24,11 +23,8 @@ from workers.samples.batches import Batch
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7], [0.05, 1.5]])
 
 
-def opened(loss, dataset, groups="target", *, network=None, metrics=None, memory=None, batch_size=16):
-    setup = MeasurementSetup(
-        MeasurementOptions(groups=groups), plan=MeasurementPlan(batch_size=batch_size), memory=memory or SampleMemory()
-    )
-    return make_evaluator((loss, network or mlp(), dataset, metrics or {}), setup)
+def opened(loss, dataset, groups="target", *, network=None, batch_size=16, **choices):
+    return evaluator_of(loss, network or mlp(), dataset, groups=groups, batch_size=batch_size, **choices)
 
 
 def measured(evaluator):
@@ -151,9 +147,8 @@ def test_what_has_no_groups_is_refused():
         (SampleMemoryError, "the groups of all samples must be known before", (loss, data)),
     ):  # fmt: skip
         memory = SampleMemory(limit=500) if error is SampleMemoryError else None
-        batch_size = 2000
         with pytest.raises(error, match=text):
-            opened(*arguments, memory=memory, batch_size=batch_size)
+            opened(*arguments, memory=memory, batch_size=2000)
     with pytest.raises(CallbackFunctionError, match="groups needs a loss that has a value for each sample"):
         opened(OwnLoss(lambda network, batch: network(batch[0]).mean()), data, network=wide)
     with pytest.raises(ValueError, match=r'groups must be "target", a function of \(inputs, targets\), or None'):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
-from worker_cases import classes, features, mlp, seeded
+from worker_cases import classes, features, mlp, seeded, step, weighted_mean
 
 from landscape import evaluate, random_plane
 from workers import OwnLoss
@@ -62,17 +62,6 @@ def flat_tokens(outputs, targets):
     return functional.cross_entropy(outputs.flatten(0, 1), targets.flatten())
 
 
-def weighted(outputs, targets):
-    """A weighted mean that no attribute of a loss gives away."""
-    each = functional.cross_entropy(outputs, targets, reduction="none")
-    weights = WEIGHTS.to(each.dtype)[targets]
-    return (each * weights).sum() / weights.sum()
-
-
-def own_mean(network, batch):
-    return functional.cross_entropy(network(batch[0]), batch[1])
-
-
 class Weighted(nn.Module):
     """A class of the user's own that gives ``reduction`` another meaning."""
 
@@ -82,17 +71,17 @@ class Weighted(nn.Module):
         each = functional.cross_entropy(outputs, targets, reduction="none")
         if self.reduction == "none":
             return each
-        return weighted(outputs, targets)
+        return weighted_mean(outputs, targets)
 
 
 ids, labels = sentences()
 LANGUAGE = {"input_ids": ids, "labels": labels}
 LOSSES = {
-    "own mean": (OwnLoss(own_mean), (features(COUNT), classes(COUNT))),
-    "own ignoring": (OwnLoss(own_mean), (features(COUNT), ignored())),
+    "own mean": (OwnLoss(step), (features(COUNT), classes(COUNT))),
+    "own ignoring": (OwnLoss(step), (features(COUNT), ignored())),
     "mean": (lambda outputs, targets: functional.cross_entropy(outputs, targets), (features(COUNT), classes(COUNT))),
     "class weights": (nn.CrossEntropyLoss(weight=WEIGHTS), (features(COUNT), classes(COUNT))),
-    "weighted function": (weighted, (features(COUNT), classes(COUNT))),
+    "weighted function": (weighted_mean, (features(COUNT), classes(COUNT))),
     "weighted class": (Weighted(), (features(COUNT), classes(COUNT))),
     "padded causal model": (None, LANGUAGE),
     "ignore_index": (nn.CrossEntropyLoss(), (features(COUNT), ignored())),
@@ -121,7 +110,7 @@ def batch_value(loss, network, batch):
     if loss is None:
         return network(**batch)["loss"]
     if isinstance(loss, OwnLoss):
-        return own_mean(network, batch)
+        return step(network, batch)[0]
     return loss(network(batch[0]), batch[1])
 
 
@@ -302,8 +291,8 @@ class TestDataWithoutBatches:
     @pytest.mark.parametrize("kind", ["pair", "data set"])
     def test_all_samples_are_one_batch(self, kind):
         with pytest.warns(UserWarning, match="all 300 samples are one batch .the data set gives no batch size."):
-            found, plane = pair_surface(weighted, MANY if kind == "pair" else TensorDataset(*MANY))
-        expected = reference(weighted, mlp(), MANY, plane)
+            found, plane = pair_surface(weighted_mean, MANY if kind == "pair" else TensorDataset(*MANY))
+        expected = reference(weighted_mean, mlp(), MANY, plane)
         np.testing.assert_allclose(found.loss, expected, rtol=1e-5)
         (note,) = found.attributes["notes"]
         assert note.startswith("loss depends on how samples are batched, so all 300 samples are one batch")
@@ -314,7 +303,7 @@ class TestDataWithoutBatches:
         def limited(outputs, targets):
             if len(outputs) > 200:
                 raise MemoryError("out of memory")
-            return weighted(outputs, targets)
+            return weighted_mean(outputs, targets)
 
         with pytest.warns(UserWarning, match="batches of 128, which are our choice, are kept .memory does not"):
             found, plane = pair_surface(limited, MANY)

@@ -14,7 +14,6 @@ from measured_planes import measure_plane
 from torch import nn
 from worker_cases import classes, classifier, evaluator_of, features, images, labelled, mlp, plane_of, seeded
 
-from workers.evaluator import MeasurementSetup
 from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload, plan_text
 from workers.measuring import tuning
@@ -30,7 +29,6 @@ from workers.torch.compiled import compiling, packages
 from workers.torch.compiled.ahead_of_time import TRUSTED
 from workers.torch.compiled.compiling import Compiled, compile_network
 from workers.torch.compiled.packages import CACHE_VARIABLE
-from workers.torch.evaluator import TorchEvaluator
 from workers.torch.forward import ForwardPass
 from workers.torch.losses import split_into_samples
 from workers.torch.placement import Placement
@@ -249,10 +247,9 @@ def test_code_is_not_run_from_a_folder_in_which_others_can_put_it(kind, plan, ca
     monkeypatch.setenv(CACHE_VARIABLE, str(cache) if kind == "the user's own" else "")
     cache.mkdir(parents=True)
     UNSAFE[kind](cache)
-    setup = MeasurementSetup(MeasurementOptions(), plan=plan, workload=Workload(True, 1000))
     text = r"runs eagerly: the folder of compiled code is not safe .*set XDG_CACHE_HOME .*that is"
     with pytest.warns(UserWarning, match=text):
-        found = TorchEvaluator(nn.CrossEntropyLoss(), mlp(), labelled(), {}, setup).description.plan
+        found = built(mlp(), Workload(True, 1000), plan=plan).description.plan
     assert not found.compile
     assert [path for path in cache.parent.rglob("*") if path.suffix in (".so", ".py")] == []
 
@@ -263,8 +260,8 @@ def test_a_folder_of_an_earlier_version_becomes_this_users_alone(cache):
     assert cache.stat().st_mode & 0o777 == 0o700
 
 
-def built(network, workload, data=None):
-    return TorchEvaluator(nn.CrossEntropyLoss(), network, data or labelled(), {}, MeasurementSetup(workload=workload))
+def built(network, workload, data=None, plan=None):
+    return evaluator_of(nn.CrossEntropyLoss(), network, data or labelled(), plan=plan, workload=workload)
 
 
 def test_a_short_survey_is_not_compiled_and_says_why(cache):

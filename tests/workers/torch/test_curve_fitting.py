@@ -12,14 +12,12 @@ from digits_networks import TARGETS as BATCH_NORM_TARGETS
 from digits_networks import build as build_batch_norm
 from torch import nn
 from two_networks import INPUTS, TARGETS, build
+from worker_cases import evaluator_of
 
 from collectors.networks.readers import read_network
 from workers import MeasurementPlan
-from workers.callback_fn import make_evaluator
 from workers.curves.curve import CurveShape, CurveTask, FittingSettings
 from workers.errors import CurveError
-from workers.evaluator import MeasurementSetup
-from workers.measurement_options import MeasurementOptions
 from workers.measuring.curve_fitting import CurveSamples
 from workers.torch.derivatives.curve_fitting import TorchCurveFitter
 
@@ -27,9 +25,8 @@ PLAN = MeasurementPlan(batch_size=256, threads=1)
 LONG = 1e9
 
 
-def open_evaluator(network, loss=None, data=(INPUTS, TARGETS), **options):
-    built = (loss or nn.CrossEntropyLoss(), network, data, {})
-    return make_evaluator(built, MeasurementSetup(MeasurementOptions(**options), plan=PLAN))
+def open_evaluator(network, loss=None, data=(INPUTS, TARGETS)):
+    return evaluator_of(loss or nn.CrossEntropyLoss(), network, data, plan=PLAN)
 
 
 def make_task(evaluator, a, b, **settings):

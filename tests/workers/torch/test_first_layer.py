@@ -8,24 +8,31 @@ import torch
 from measured_planes import measure_plane
 from torch import nn
 from torch.utils.data import DataLoader, StackDataset, TensorDataset
-from worker_cases import classes, direct_losses, evaluator_of, features, found, plane_of, seeded, state_of, step
+from worker_cases import (
+    Skips,
+    classes,
+    direct_losses,
+    evaluator_of,
+    features,
+    found,
+    images,
+    plane_of,
+    seeded,
+    state_of,
+    step,
+)
 
 from workers.errors import PointsFailedError
-from workers.evaluator import MeasurementSetup, SampleMemory
-from workers.measurement_options import MeasurementOptions
+from workers.evaluator import SampleMemory
 from workers.measurement_plan import MeasurementPlan, Workload
 from workers.torch.compiled import first_layer
-from workers.torch.evaluator import TorchEvaluator
 from workers.torch.own_loss import OwnLoss
 
 COUNT = 30
 BATCH = 8
 AT_EACH_POINT = "the first layer is computed once for a plane, but here it is computed at each point"
+IMAGES = images(COUNT, size=8)
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-3.0, 0.7], [0.05, 3.0], [0.3, 0.7], [0.3, -0.2]])
-
-
-def images(count=COUNT, channels=3, size=8):
-    return torch.randn(count, channels, size, size, generator=torch.Generator().manual_seed(3))
 
 
 def convolutional(first, channels=3, size=8):
@@ -33,18 +40,6 @@ def convolutional(first, channels=3, size=8):
     with torch.no_grad():
         width = first(images(2, channels, size)).flatten(1).shape[1]
     return nn.Sequential(first, nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(width, 4))
-
-
-class Skips(nn.Module):
-    """Uses its input twice, and the first weight too."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.head = nn.Linear(70, 70), nn.Linear(70, 4)
-
-    def forward(self, inputs):
-        hidden = inputs + torch.tanh(self.first(inputs))
-        return self.head(nn.functional.linear(hidden, self.first.weight.T))
 
 
 class Towers(nn.Module):
@@ -74,18 +69,18 @@ def conv(*sizes, **choices):
 
 
 TAKEN = {
-    "LeNet-like": (conv(6, 5), images()),
-    "stride": (conv(6, 3, stride=2, padding=1), images()),
-    "dilation": (conv(6, 3, dilation=2), images()),
-    "groups": (lambda: convolutional(nn.Conv2d(4, 8, 4, groups=2), 4), images(channels=4)),
-    "circular": (conv(6, 3, padding=1, padding_mode="circular"), images()),
-    "reflect": (conv(6, 3, padding=2, padding_mode="reflect"), images()),
-    "same": (conv(6, (3, 5), padding="same"), images()),
-    "no bias": (conv(6, 3, bias=False), images()),
-    "flat": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 90), nn.Tanh(), nn.Linear(90, 4)), images()),
+    "LeNet-like": (conv(6, 5), IMAGES),
+    "stride": (conv(6, 3, stride=2, padding=1), IMAGES),
+    "dilation": (conv(6, 3, dilation=2), IMAGES),
+    "groups": (lambda: convolutional(nn.Conv2d(4, 8, 4, groups=2), 4), images(COUNT, 4, 8)),
+    "circular": (conv(6, 3, padding=1, padding_mode="circular"), IMAGES),
+    "reflect": (conv(6, 3, padding=2, padding_mode="reflect"), IMAGES),
+    "same": (conv(6, (3, 5), padding="same"), IMAGES),
+    "no bias": (conv(6, 3, bias=False), IMAGES),
+    "flat": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 90), nn.Tanh(), nn.Linear(90, 4)), IMAGES),
     "one axis": (
         lambda: nn.Sequential(nn.Conv1d(2, 5, 12), nn.ReLU(True), nn.Flatten(), nn.Linear(45, 4)),
-        images(channels=2, size=20)[:, :, 0],
+        images(COUNT, 2, 20)[:, :, 0],
     ),
     "skips": (Skips, features(COUNT, 70)),
     "towers": (Towers, features(COUNT, 70)),
@@ -137,7 +132,7 @@ def test_a_sum_gives_what_the_layer_gives(name):
 
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_lines_and_spaces_of_three_axes(axes):
-    network, dataset = lenet(), dataset_of(images())
+    network, dataset = lenet(), dataset_of(IMAGES)
     plane = plane_of(network, axes)
     points = np.random.default_rng(0).standard_normal((5, axes))
     once, _ = both(network, dataset, plane, points)
@@ -149,7 +144,7 @@ def lenet():
 
 
 def test_a_point_has_the_same_bits_whatever_was_measured_before():
-    first, _ = evaluators(lenet(), dataset_of(images()))
+    first, _ = evaluators(lenet(), dataset_of(IMAGES))
     grid = np.array([[x, y] for y in (-0.5, -0.0, 0.0, 0.7) for x in (-1.0, -0.0, 0.0, 2.0)])
     first.load(*plane_of(lenet()))
     in_order = first.measure(grid)["loss"]
@@ -163,7 +158,7 @@ def test_what_is_frozen_does_not_move(frozen):
     network = lenet()
     for name, parameter in network[0].named_parameters():
         parameter.requires_grad_(frozen not in (name, "both"))
-    once, _ = both(network, dataset_of(images()))
+    once, _ = both(network, dataset_of(IMAGES))
     assert np.ptp(once) > 1e-2
 
 
@@ -174,7 +169,7 @@ def test_a_dictionary_of_inputs():
 
 
 def test_a_network_that_computes_its_own_loss():
-    both(lenet(), DataLoader(dataset_of(images()), BATCH), loss=OwnLoss(step))
+    both(lenet(), DataLoader(dataset_of(IMAGES), BATCH), loss=OwnLoss(step))
 
 
 @pytest.mark.filterwarnings("ignore:loss depends on how samples are batched")
@@ -185,7 +180,7 @@ def test_the_datas_own_batches():
         return outputs.std()
 
     results = []
-    for evaluator in evaluators(lenet(), DataLoader(dataset_of(images()), 7), loss=spread):
+    for evaluator in evaluators(lenet(), DataLoader(dataset_of(IMAGES), 7), loss=spread):
         evaluator.load(*plane_of(lenet()), far_points=[(1.0, 1.0)])
         assert evaluator.description.plan.batch_size is None
         results.append(evaluator.measure(POINTS)["loss"])
@@ -205,41 +200,32 @@ def test_a_loss_that_looks_at_the_weights_sees_them_move():
     assert sorted(set(seen)) == pytest.approx(sorted([weight + 0.5 * direction, weight - direction]), rel=1e-6)
 
 
-class InPlace(nn.Module):
-    def __init__(self):
+class TwoLayers(nn.Module):
+    """Two layers, of which a function calls the first."""
+
+    def __init__(self, call=lambda first, inputs: first(inputs)):
         super().__init__()
-        self.first, self.head = nn.Linear(70, 12), nn.Linear(12, 4)
+        self.first, self.head, self.call = nn.Linear(70, 12), nn.Linear(12, 4), call
 
     def forward(self, inputs):
-        inputs.clamp_(-1, 1)  # the same whenever it is done again
-        return self.head(self.first(inputs).tanh())
+        return self.head(self.call(self.first, inputs).tanh())
 
 
-class BackAndForth(InPlace):
+def in_place(first, inputs):
+    return first(inputs.clamp_(-1, 1))  # the same whenever it is done again
+
+
+def back_and_forth(first, inputs):
     """PyTorch does not count what is done to ``data``."""
-
-    def forward(self, inputs):
-        inputs.data.mul_(2)
-        hidden = self.first(inputs)
-        inputs.data.div_(2)
-        return self.head(hidden.tanh())
+    inputs.data.mul_(2)
+    hidden = first(inputs)
+    inputs.data.div_(2)
+    return hidden
 
 
-class Scales(InPlace):
-    def forward(self, inputs):
-        return self.head(self.first(inputs / 255).tanh())
-
-
-class Twice(InPlace):
-    def forward(self, inputs):
-        return self.head((self.first(inputs) * self.first(inputs)).tanh())
-
-
-class Lower(InPlace):
-    def forward(self, inputs):
-        with torch.autocast("cpu", torch.bfloat16):
-            hidden = self.first(inputs)
-        return self.head(hidden.float().tanh())
+def lower(first, inputs):
+    with torch.autocast("cpu", torch.bfloat16):
+        return first(inputs).float()
 
 
 class Own(nn.Linear):
@@ -258,36 +244,42 @@ def with_parametrization():
 
 
 def with_own_forward():
-    network = InPlace()
-    network.forward = lambda inputs: network.head(network.first(inputs).tanh())
+    network = TwoLayers()
     network.first.forward = lambda inputs: nn.functional.linear(inputs.relu(), network.first.weight)
     return network
 
 
+def normalized():
+    return nn.Sequential(nn.Linear(70, 12), nn.BatchNorm1d(12), nn.Linear(12, 4))
+
+
 @pytest.mark.parametrize(
-    "build",
+    ("build", "options"),
     [
-        *(InPlace, BackAndForth, Scales, Twice, Lower, with_hook, with_parametrization, with_own_forward),
-        lambda: nn.Sequential(Own(70, 12), nn.Linear(12, 4)),
-        lambda: nn.Sequential(nn.Linear(70, 12), nn.Linear(12, 4)).bfloat16(),
-        lambda: nn.Sequential(nn.BatchNorm1d(70), nn.Linear(70, 4)),
+        (lambda: TwoLayers(in_place), {}),
+        (lambda: TwoLayers(back_and_forth), {}),
+        (lambda: TwoLayers(lambda first, inputs: first(inputs / 255)), {}),
+        (lambda: TwoLayers(lambda first, inputs: first(inputs) * first(inputs)), {}),
+        (lambda: TwoLayers(lower), {}),
+        (with_hook, {}),
+        (with_parametrization, {}),
+        (with_own_forward, {}),
+        (lambda: nn.Sequential(Own(70, 12), nn.Linear(12, 4)), {}),
+        (lambda: nn.Sequential(nn.Linear(70, 12), nn.Linear(12, 4)).bfloat16(), {}),
+        (lambda: nn.Sequential(nn.BatchNorm1d(70), nn.Linear(70, 4)), {}),
+        (normalized, {"buffers": "recalibrate"}),
+        (normalized, {"precision": "bfloat16"}),
     ],
 )
-def test_what_cannot_be_summed_is_computed_at_each_point(build):
+def test_what_cannot_be_summed_is_computed_at_each_point(build, options):
     network = seeded(build)
+    dataset = dataset_of(features(COUNT, 70, dtype=next(network.parameters()).dtype))
     with pytest.warns(UserWarning, match=AT_EACH_POINT):
-        both(network, dataset_of(features(COUNT, 70, dtype=next(network.parameters()).dtype)), taken=False)
-
-
-@pytest.mark.parametrize("options", [{"buffers": "recalibrate"}, {"precision": "bfloat16"}])
-def test_recalibrated_statistics_and_lower_precision_take_the_plain_way(options):
-    network = seeded(lambda: nn.Sequential(nn.Linear(70, 12), nn.BatchNorm1d(12), nn.Linear(12, 4)))
-    with pytest.warns(UserWarning, match=AT_EACH_POINT):
-        both(network, dataset_of(features(COUNT, 70)), taken=False, **options)
+        both(network, dataset, taken=False, **options)
 
 
 def test_checkpoints_are_measured_with_their_own_first_layer_and_the_network_ends_as_found():
-    network, dataset = lenet(), dataset_of(images())
+    network, dataset = lenet(), dataset_of(IMAGES)
     before = found(network)
     plan = MeasurementPlan(BATCH, 1, first_layer=True)
     evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset, plan=plan)
@@ -308,15 +300,15 @@ def test_checkpoints_are_measured_with_their_own_first_layer_and_the_network_end
 
 
 def test_a_network_that_raises_is_whole_afterwards():
-    class Raises(InPlace):
-        def forward(self, inputs):
-            outputs = self.head(self.first(inputs).tanh())
-            if abs(float(self.first.weight.detach()[0, 0])) > 50:
-                raise RuntimeError("too far")
-            return outputs
+    def raises(first, inputs):
+        hidden = first(inputs)
+        if abs(float(first.weight.detach()[0, 0])) > 50:
+            raise RuntimeError("too far")
+        return hidden
 
-    evaluator = evaluators(seeded(Raises), dataset_of(features(COUNT, 70)))[0]
-    evaluator.load(*plane_of(seeded(Raises)))
+    network = seeded(lambda: TwoLayers(raises))
+    evaluator = evaluators(network, dataset_of(features(COUNT, 70)))[0]
+    evaluator.load(*plane_of(network))
     values = evaluator.measure(POINTS)["loss"]
     with pytest.raises((RuntimeError, PointsFailedError), match="too far"):
         evaluator.measure(np.array([[1e4, 0.0]]))
@@ -325,7 +317,7 @@ def test_a_network_that_raises_is_whole_afterwards():
 
 
 def test_smaller_batches_after_a_shortage_keep_nothing():
-    once, plain = evaluators(lenet(), dataset_of(images()))
+    once, plain = evaluators(lenet(), dataset_of(IMAGES))
     for evaluator in (once, plain):
         evaluator.load(*plane_of(lenet()))
         evaluator.use_batch_size(4)
@@ -336,10 +328,8 @@ def test_smaller_batches_after_a_shortage_keep_nothing():
 
 
 def tuned(network, inputs, points=400.0, limit=0.5, workers=1):
-    workload, memory = Workload(False, points, workers=workers), SampleMemory(limit=limit)
-    setup = MeasurementSetup(MeasurementOptions(), workload=workload, memory=memory)
-    evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, dataset_of(inputs), {}, setup)
-    return evaluator.description.plan.first_layer
+    how = {"workload": Workload(False, points, workers=workers), "memory": SampleMemory(limit=limit)}
+    return evaluator_of(nn.CrossEntropyLoss(), network, dataset_of(inputs), **how).description.plan.first_layer
 
 
 def test_tuning_takes_it_where_it_is_less_work_and_memory_allows(monkeypatch):
@@ -351,7 +341,7 @@ def test_tuning_takes_it_where_it_is_less_work_and_memory_allows(monkeypatch):
     assert not tuned(build(), inputs, limit=4 * kept - 4)
     assert not tuned(build(), inputs, limit=4 * kept, workers=2)
     assert not tuned(nn.Sequential(nn.Linear(40, 30), nn.Linear(30, 4)), features(COUNT, 40))  # as fast as a sum
-    assert not tuned(nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 4)), images(channels=1))
+    assert not tuned(nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 4)), images(COUNT, 1, 8))
     deep = nn.Sequential(nn.Linear(70, 8), nn.Linear(8, 900), nn.Linear(900, 900), nn.Linear(900, 4))
     assert not tuned(deep, features(COUNT, 70))  # a small share of the work
     monkeypatch.setattr(first_layer, "_MOST_BYTES", kept - 1)
@@ -362,7 +352,7 @@ def test_streamed_samples_and_changed_layouts_take_the_plain_way(monkeypatch):
     plan = MeasurementPlan(BATCH, 1, channels_last=True, first_layer=True)
 
     def made():
-        return evaluator_of(nn.CrossEntropyLoss(), lenet(), dataset_of(images()), plan=plan)
+        return evaluator_of(nn.CrossEntropyLoss(), lenet(), dataset_of(IMAGES), plan=plan)
 
     monkeypatch.setattr("workers.samples.torch_samples._LAID_OUT_AT_ONCE", 0)
     with pytest.warns(UserWarning, match=AT_EACH_POINT):
@@ -371,15 +361,14 @@ def test_streamed_samples_and_changed_layouts_take_the_plain_way(monkeypatch):
     evaluator, plane = made(), plane_of(lenet())
     assert evaluator.description.plan == plan
     losses = measure_plane(evaluator, plane, POINTS)["loss"]
-    np.testing.assert_allclose(losses, expected(lenet(), plane, dataset_of(images())), rtol=3e-6)
+    np.testing.assert_allclose(losses, expected(lenet(), plane, dataset_of(IMAGES)), rtol=3e-6)
 
 
 def test_a_plan_from_another_worker_gives_the_same_bits():
-    setup = MeasurementSetup(workload=Workload(False, 400.0))
-    first = TorchEvaluator(nn.CrossEntropyLoss(), lenet(), dataset_of(images()), {}, setup)
+    first = evaluator_of(nn.CrossEntropyLoss(), lenet(), dataset_of(IMAGES), workload=Workload(False, 400.0))
     plan = first.description.plan
     assert plan.first_layer
-    second = evaluator_of(nn.CrossEntropyLoss(), lenet(), dataset_of(images()), plan=plan)
+    second = evaluator_of(nn.CrossEntropyLoss(), lenet(), dataset_of(IMAGES), plan=plan)
     assert second.description.plan == plan == MeasurementPlan.from_json(plan.to_json())
     plane = plane_of(lenet())
     whole, backwards = measure_plane(first, plane, POINTS), measure_plane(second, plane, POINTS[::-1])

@@ -88,10 +88,10 @@ def with_gradients_in_the_network():
     return nn.MSELoss(), Curvature(), (PLACES, -torch.sin(PLACES)), {"u": mean_of}
 
 
-def built(loss, network, inputs, batch_size, metrics=None, **setup):
+def built(loss, network, inputs, batch_size, **setup):
     """Returns an evaluator of inputs without targets."""
     loader = DataLoader(TensorDataset(inputs), batch_size=batch_size)
-    return TorchEvaluator(loss, network, loader, metrics or {}, MeasurementSetup(**setup))
+    return TorchEvaluator(loss, network, loader, {}, MeasurementSetup(**setup))
 
 
 def at_a_place(evaluator, network):

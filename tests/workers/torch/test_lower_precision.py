@@ -14,12 +14,10 @@ from worker_cases import at_point, classes, evaluator_of, found, labelled, mlp, 
 
 from workers import OwnLoss
 from workers.errors import NondeterministicLossError
-from workers.evaluator import MeasurementSetup, OriginMeasurement, SampleMemory
-from workers.measurement_options import MeasurementOptions
+from workers.evaluator import OriginMeasurement, SampleMemory
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import OriginValues
-from workers.torch.evaluator import TorchEvaluator
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7]])
 DIGITS = TensorDataset(INPUTS, TARGETS)
@@ -167,15 +165,11 @@ def test_a_network_that_computes_its_own_loss():
 
 def test_samples_that_are_read_in_passes(trained):
     kept, _ = measured(trained, DIGITS, precision="bfloat16", batch_size=50)
-    setup = MeasurementSetup(
-        MeasurementOptions(precision="bfloat16"),
-        plan=MeasurementPlan(50),
-        memory=SampleMemory(limit=INPUTS.nbytes // 3),
-    )
     with pytest.warns(UserWarning, match="read anew for each group of points"):
-        evaluator = TorchEvaluator(nn.CrossEntropyLoss(), trained, DIGITS, {"accuracy": accuracy}, setup)
-    assert evaluator.description.streamed
-    values = measure_plane(evaluator, plane_of(trained, scale=0.05), POINTS)
+        values, description = measured(
+            trained, DIGITS, precision="bfloat16", batch_size=50, memory=SampleMemory(limit=INPUTS.nbytes // 3)
+        )
+    assert description.streamed
     for name, expected in kept.items():
         np.testing.assert_allclose(values[name], expected, rtol=1e-3)
 

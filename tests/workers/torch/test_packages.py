@@ -2,6 +2,8 @@
 
 import functools
 import os
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from scripts import run_script
 from torch import nn
 
 from workers.measurement_plan import MeasurementPlan
-from workers.torch.compiled import packages
+from workers.torch.compiled import ahead_of_time, packages
 from workers.torch.compiled.ahead_of_time import PackageError
 from workers.torch.compiled.compiling import compile_network
 from workers.torch.compiled.packages import PackagedNetwork, PackageFolder
@@ -43,8 +45,8 @@ def inputs(count=20):
     return torch.randn(count, 6, generator=torch.Generator().manual_seed(1))
 
 
-def packaged(path, network, **options):
-    return PackagedNetwork(network, PackageFolder(path), THREADS, {}, **options)
+def packaged(path, network, options=None, **choices):
+    return PackagedNetwork(network, PackageFolder(path), THREADS, options or {}, **choices)
 
 
 def test_a_package_is_kept_whole_for_this_user_alone(tmp_path):
@@ -227,3 +229,54 @@ def test_what_cannot_be_packaged_says_so(forward, text, tmp_path, monkeypatch):
     network.forward = functools.partial(forward, network)
     with torch.no_grad(), pytest.raises(PackageError, match=text):
         packaged(tmp_path / "packages", network)(inputs())
+
+
+WATCHING = 'echo "begin $*" >> {log}\ng++ "$@"\ncode=$?\necho "end $*" >> {log}\nexit $code\n'
+OLD = 'case "$*" in *-mavx512*) echo "no such instructions" >&2; exit 1;; esac\nexec g++ "$@"\n'
+# Neither trials of instructions, which take long, nor kernels can be compiled.
+BROKEN = 'case "$*" in *wrapper.cpp*) exec g++ "$@";; esac\necho "out of ideas" >&2\nexit 1\n'
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("g++") is None, reason="packages need g++ under Linux")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
+class TestTheCompilerBehindAScript:
+    """The machine's own C++ compiler, behind a script that watches or hinders it."""
+
+    @pytest.fixture(autouse=True)
+    def asked_anew(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiler"))
+        ahead_of_time.forget_instructions()
+        yield
+        ahead_of_time.forget_instructions()
+
+    def check_values(self, folder, script):
+        path = folder / "compiler.sh"
+        path.write_text("#!/bin/sh\n" + script.format(log=folder / "log"))
+        path.chmod(0o755)
+        network = small()
+        with torch.no_grad():
+            found = packaged(folder / "packages", network, {"cpp.cxx": (None, str(path))})(inputs())
+            torch.testing.assert_close(found, network(inputs()))
+
+    def test_all_parts_of_a_library_are_made_at_once(self, tmp_path):
+        self.check_values(tmp_path, WATCHING)
+        lines = (tmp_path / "log").read_text().splitlines()
+
+        def place(when, part):
+            return next(number for number, line in enumerate(lines) if line.startswith(when) and f"{part}.cpp" in line)
+
+        assert place("begin", "kernel") < place("end", "wrapper")
+        link = next(number for number, line in enumerate(lines) if line.startswith("begin") and "wrapper.o " in line)
+        assert max(place("end", "kernel"), place("end", "wrapper")) < link
+
+    def test_one_that_is_older_than_the_cpu_makes_a_package_too(self, tmp_path):
+        self.check_values(tmp_path, OLD)
+
+    def test_what_it_says_is_in_the_error_and_pytorch_is_as_it_was(self, tmp_path):
+        from torch._inductor.cpp_builder import CppBuilder
+
+        build = CppBuilder.build
+        with pytest.raises(PackageError, match="cannot be compiled ahead of time"):
+            self.check_values(tmp_path, BROKEN)
+        assert CppBuilder.build is build  # that it compiles after a failure is the test before

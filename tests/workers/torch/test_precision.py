@@ -17,10 +17,7 @@ from worker_cases import classes, evaluator_of, features, labelled, mlp, plane_o
 
 from workers import OwnLoss
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementSetup
-from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import Workload
-from workers.torch.evaluator import TorchEvaluator
 from workers.torch.precision import at_least_float32
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7]])
@@ -159,10 +156,10 @@ def test_a_network_with_its_own_loss_computes_it_in_float32(dtype):
 
 @pytest.mark.parametrize("compile", [True, "auto"])
 def test_such_a_network_is_not_compiled(compile):
-    setup = MeasurementSetup(MeasurementOptions(), workload=Workload(compile=compile, points=1e9))
+    workload = Workload(compile=compile, points=1e9)
     text = r"compile=True was asked for, but .* its own loss is computed in float32"
     with pytest.warns(UserWarning, match=text) if compile is True else contextlib.nullcontext():
-        evaluator = TorchEvaluator(None, Classifier(torch.bfloat16), samples_by_name(torch.bfloat16), {}, setup)
+        evaluator = evaluator_of(None, Classifier(torch.bfloat16), samples_by_name(torch.bfloat16), workload=workload)
     assert not evaluator.description.plan.compile
     assert "its own loss is computed in float32" in evaluator.description.plan.reason
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from marked_cases import marked
+from saddles import exact_hessian
 from sklearn.datasets import load_digits
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import (
     CASES,
@@ -54,25 +54,10 @@ def perceptron():
     return network
 
 
-def whole_hessian(network, loss):
-    """Returns the Hessian by the trainable parameters, from all samples at once in float64."""
-    network = copy.deepcopy(network).double().eval()
-    named = {name: item for name, item in network.named_parameters() if item.requires_grad}
-    sizes = [item.numel() for item in named.values()]
-
-    def of_vector(vector):
-        parts = vector.split(sizes)
-        values = {name: part.reshape(item.shape) for (name, item), part in zip(named.items(), parts, strict=True)}
-        return loss(lambda *inputs: torch.func.functional_call(network, values, inputs))
-
-    start = torch.cat([item.detach().reshape(-1) for item in named.values()])
-    with sdpa_kernel(SDPBackend.MATH):
-        return torch.autograd.functional.hessian(of_vector, start).numpy()
-
-
 def hessian_of(network, inputs, targets, loss=nn.functional.cross_entropy):
+    """Returns the Hessian from all samples at once in float64."""
     inputs, targets = (item.double() if item.is_floating_point() else item for item in (inputs, targets))
-    return whole_hessian(network, lambda net: loss(net(inputs), targets))
+    return exact_hessian(copy.deepcopy(network).double().eval(), loss, inputs, targets).numpy()
 
 
 def all_samples(dataset):
@@ -150,13 +135,10 @@ def test_class_weights_ignored_targets_and_ragged_batches(reduction, batch_size,
 
 def test_a_loss_that_belongs_to_its_batches_is_the_mean_over_these():
     loader = DataLoader(labelled(), 9)
-
-    def loss(net):
-        return sum(weighted_mean(net(x.double()), y) * len(x) for x, y in loader) / 50
-
+    expected = sum(len(x) * hessian_of(mlp(), x, y, weighted_mean) for x, y in loader) / 50
     with pytest.warns(UserWarning, match="depends on how samples are batched"):
         evaluator = evaluator_of(weighted_mean, mlp(), loader)
-    assert difference(evaluator, whole_hessian(mlp(), loss)) < 1e-5
+    assert difference(evaluator, expected) < 1e-5
 
 
 @pytest.mark.slow

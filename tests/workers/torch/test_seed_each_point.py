@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
+from worker_cases import evaluator_of
 
 from landscape import evaluate, random_plane
 from landscape.errors import LandscapeIdentityError
@@ -16,10 +17,8 @@ from landscape.facts import summary_text
 from landscape.functions import refine
 from workers import OwnLoss
 from workers.errors import NondeterministicLossError, SampleMemoryError
-from workers.evaluator import MeasurementSetup, SampleMemory
-from workers.measurement_options import MeasurementOptions
+from workers.evaluator import SampleMemory
 from workers.measurement_plan import MeasurementPlan, Workload
-from workers.torch.evaluator import TorchEvaluator
 from workers.torch.settings import RandomNumbers
 
 pytestmark = pytest.mark.filterwarnings("ignore:the two random directions")
@@ -79,8 +78,8 @@ def measured(callback_fn, **options):
     return evaluate(random_plane(callback_fn()[1]), callback_fn, **ALIKE | options)
 
 
-def evaluator_of(result, **setup):
-    return TorchEvaluator(*result, MeasurementSetup(MeasurementOptions(seed_each_point=True), **setup))
+def seeded_evaluator(result, **how):
+    return evaluator_of(*result, seed_each_point=True, **how)
 
 
 def vectors(plane):
@@ -123,9 +122,9 @@ def test_the_draws_are_those_of_a_loop_of_ones_own():
 def test_points_in_any_order_and_chunks_of_any_size_agree_on_any_worker():
     plane = random_plane(autoencoder(), seed=3)
     points = np.random.default_rng(0).normal(size=(7, 2))
-    evaluators = [evaluator_of(vae(), memory=SampleMemory(shared=True))]
+    evaluators = [seeded_evaluator(vae(), memory=SampleMemory(shared=True))]
     memory = SampleMemory((evaluators[0].description.held,), shared=True)
-    evaluators.append(evaluator_of(vae(), plan=evaluators[0].description.plan, memory=memory))
+    evaluators.append(seeded_evaluator(vae(), plan=evaluators[0].description.plan, memory=memory))
     for evaluator in evaluators:
         evaluator.load(*vectors(plane))
     whole = evaluators[0].measure(points)["loss"]
@@ -139,7 +138,7 @@ def test_the_generators_of_the_process_stay_where_they_were():
     def states():
         return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
 
-    evaluator = evaluator_of(many_sources())
+    evaluator = seeded_evaluator(many_sources())
     evaluator.load(*vectors(random_plane(many_sources()[1])))
     # Only then: the tests' checks of annotations draw from Python's generator as well.
     same = RandomNumbers(0, [torch.device("cpu")])
@@ -154,11 +153,11 @@ def test_the_generators_of_the_process_stay_where_they_were():
 
 def test_batches_are_kept_and_nothing_is_compiled():
     with pytest.warns(UserWarning, match="compiled code draws other random numbers"):
-        description = evaluator_of(vae(20), workload=Workload(True, points=10_000)).description
+        description = seeded_evaluator(vae(20), workload=Workload(True, points=10_000)).description
     assert description.plan.batch_size is None
     assert not description.plan.compile
     assert any("each of the 4 batches of at most 20 samples" in note for note in description.notes)
-    tensors = evaluator_of(many_sources()).description
+    tensors = seeded_evaluator(many_sources()).description
     assert any("each of the 1 batches of at most 70 samples" in note for note in tensors.notes)
 
 
@@ -185,7 +184,7 @@ def test_a_file_is_continued_only_with_the_same_draws(tmp_path):
 
 def test_samples_that_do_not_fit_are_an_error():
     with pytest.raises(SampleMemoryError, match="under seed_each_point=True each point draws its numbers in one pass"):
-        evaluator_of(vae(), memory=SampleMemory(limit=100))
+        seeded_evaluator(vae(), memory=SampleMemory(limit=100))
 
 
 def test_an_evaluator_of_ones_own_is_not_reached():

@@ -8,33 +8,18 @@ import torch
 from measured_planes import measure_plane
 from torch import nn
 from torch.utils.data import TensorDataset
-from worker_cases import classes, direct_losses, evaluator_of, features, found, plane_of, seeded
+from worker_cases import Skips, classes, direct_losses, evaluator_of, features, found, plane_of, seeded
 
-from workers.evaluator import MeasurementSetup
 from workers.measurement_plan import MeasurementPlan, Workload
 from workers.torch.compiled.ahead_of_time import PackageError
 from workers.torch.compiled.first_layer import FirstCall, FirstLayer, SplitNetwork, _code, _Rest
 from workers.torch.compiled.network_code import code_of_network
 from workers.torch.compiled.packages import PackagedNetwork, PackageFolder
-from workers.torch.evaluator import TorchEvaluator
 from workers.torch.moves import NetworkInPlace
 
 COUNT, BATCH = 30, 10
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-3.0, 0.7], [0.05, 3.0], [0.3, 0.7], [0.3, -0.2]])
 PLAN = MeasurementPlan(BATCH, 1, compile=True, compiler="AOTInductor", first_layer=True)
-
-
-class Skips(nn.Module):
-    """Uses its input again after the first layer, whose weight it uses again as well."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.head = nn.Linear(70, 70), nn.Linear(70, 4)
-
-    def forward(self, inputs):
-        hidden = inputs.flatten(1)
-        hidden = hidden + self.first(hidden).tanh_()
-        return self.head(nn.functional.linear(hidden, self.first.weight.T))
 
 
 def data():
@@ -139,8 +124,7 @@ def test_smaller_batches_after_a_shortage_are_neither_compiled_nor_kept(not_comp
 
 def test_tuning_leaves_the_first_layer_out_of_what_is_compiled(not_compiled):
     network = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(70, 70), nn.Tanh(), nn.Linear(70, 4)))
-    setup = MeasurementSetup(workload=Workload(True, 400.0))
-    plan = TorchEvaluator(nn.CrossEntropyLoss(), network, data(), {}, setup).description.plan
+    plan = evaluator_of(nn.CrossEntropyLoss(), network, data(), workload=Workload(True, 400.0)).description.plan
     assert (plan.compile, plan.compiler, plan.first_layer) == (True, "AOTInductor", True)
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from torchmetrics.classification import MulticlassAUROC
-from worker_cases import at_point, plane_of
+from worker_cases import plane_of
 
 from workers.errors import (
     CallbackFunctionError,
@@ -137,20 +137,6 @@ def test_small_batches_are_joined(batch_size):
     assert len(sizes) <= 203 // 64 + 2
 
 
-def test_numbers_are_those_of_a_plain_loop():
-    """An independent oracle: autograd's own network, one point after another, in float64 sums."""
-    plane = plane_of(network())
-    found = evaluator(nn.CrossEntropyLoss(), metrics={}).measure(POINTS)["loss"]
-    for point, value in zip(POINTS, found, strict=True):
-        model = at_point(network(), plane, point)
-        with torch.no_grad():
-            losses = [
-                functional.cross_entropy(model(row[None]), torch.tensor([target])).item()
-                for row, target in (Rows()[index] for index in range(COUNT))
-            ]
-        assert value == pytest.approx(np.mean(losses), rel=1e-6)
-
-
 def in_tensors():
     """It is in memory already; a limit is a limit."""
     rows = [Rows()[index] for index in range(COUNT)]
@@ -205,14 +191,6 @@ def test_data_without_batches_keeps_ours_for_a_loss_that_does_not_split():
         streamed = evaluator(contrastive, Rows(), metrics={})
     kept = evaluator(contrastive, DataLoader(Rows(), batch_size=128), SampleMemory(), metrics={})
     np.testing.assert_allclose(streamed.measure(POINTS)["loss"], kept.measure(POINTS)["loss"], rtol=1e-6)
-
-
-def test_many_points_take_one_pass():
-    dataset = Rows()
-    streamed = evaluator(nn.CrossEntropyLoss(), DataLoader(dataset, batch_size=50))
-    before = dataset.reads[-60]
-    streamed.measure(np.linspace(-1, 1, 60).reshape(30, 2))
-    assert (dataset.reads - before)[-60] == 1
 
 
 def test_smaller_batches_give_the_same_values():

@@ -16,8 +16,7 @@ from worker_cases import at_point, evaluator_of, plane_of, values_at
 from collectors.networks.batches import map_leaves
 from workers import OwnLoss
 from workers.errors import CallbackFunctionError, SamplesError
-from workers.evaluator import MeasurementSetup, SampleMemory
-from workers.torch.evaluator import TorchEvaluator
+from workers.evaluator import SampleMemory
 
 GENERATOR = torch.Generator().manual_seed(0)
 IMAGES = torch.randn(50, 1, 4, 4, generator=GENERATOR)
@@ -393,8 +392,8 @@ def test_graphs_with_a_loss_of_pairs_are_told_of_own_loss():
 def test_graphs_on_a_second_worker_are_those_of_the_first():
     loader, values, memory = loader_of(graphs()), [], SampleMemory(shared=True)
     for _ in range(2):
-        loader, setup = pickle.loads(pickle.dumps(loader)), MeasurementSetup(memory=memory)
-        evaluator = TorchEvaluator(OwnLoss(graph_step), net := GraphNetwork(), loader, {}, setup)
+        loader = pickle.loads(pickle.dumps(loader))
+        evaluator = evaluator_of(OwnLoss(graph_step), net := GraphNetwork(), loader, memory=memory)
         memory = SampleMemory((evaluator.description.held,), shared=True)
         values.append(values_at(evaluator, net, POINT)[0])
     assert values[0] == pytest.approx(values[1], rel=1e-6)

@@ -1,7 +1,6 @@
 """Weights that several parameters lie in the memory of: derivatives by them are those of one variable."""
 
 import contextlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from worker_cases import evaluator_of, seeded
 
 from collectors.networks.readers import read_network
 from workers.curvature.products import Products, ProductSettings
-from workers.curves.curve import CurveShape, CurveTask, FittingSettings
+from workers.curves.curve import CurveTask, FittingSettings
 from workers.measuring.curve_fitting import CurveSamples
 from workers.torch.derivatives.curve_fitting import TorchCurveFitter
 
@@ -102,7 +101,7 @@ def test_bends_follow_the_gradient_by_one_weight(way):
         first = read_network(network)
         last = {name: value + 0.3 for name, value in first.items()}
         evaluator.load(first, [{name: last[name] - first[name] for name in first}], {}, far_points=[(1.0,)])
-        task = CurveTask(replace(FittingSettings(), shape=CurveShape("bezier", 1)), first, last, {})
+        task = CurveTask(FittingSettings(), first, last, {})
         samples = CurveSamples(evaluator._main.samples, False, task.settings)
         with contextlib.closing(TorchCurveFitter(evaluator._differentiated(), samples, task)) as fitter:
             bends = np.full((1, sum(value.size for value in first.values())), 0.1, np.float32)
