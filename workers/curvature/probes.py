@@ -35,7 +35,7 @@ class Trace:
 
 
 @one_blas_thread()
-def find_trace(products: Products, ends: Ends, probes: int, *, seed: int = 0, confidence: float = 0.95) -> Trace:
+def find_trace(products: Products, ends: Ends, probes: int, *, seed: int = 0) -> Trace:
     """Returns the sum of converged eigenvalues plus an estimate beside them (Hutchinson 1990; Meyer et al. 2021)."""
     layout = products.layout
     known = Basis(len(ends.values), layout.dimension, layout.dtype)
@@ -51,7 +51,7 @@ def find_trace(products: Products, ends: Ends, probes: int, *, seed: int = 0, co
             known.remove_from(probe)
         # The product is made of what is stored, so that is what it is multiplied with.
         samples[number] = np.dot(probe, products(probe.astype(layout.dtype)))
-    return Trace.of(samples, known=traced, confidence=confidence)
+    return Trace.of(samples, known=traced)
 
 
 @dataclass(frozen=True)

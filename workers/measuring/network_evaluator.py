@@ -230,7 +230,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
         self._describe(names, setup, device)
 
     def _batches_for_statistics(self, options: MeasurementOptions, roughly: bool) -> Iterator[Batch]:
-        """Yields the batches of which statistics are recalibrated; a single sample would count as much as a batch."""
+        """Yields the batches of which statistics are recalibrated: several samples each, as one would count as much."""
         batches = self._main.samples.batches(options.recalibration_batch_size)
         return itertools.islice((batch for batch in batches if batch.size > 1), _ROUGHLY if roughly else None)
 

@@ -137,8 +137,7 @@ def recalibrate(network: Callable[..., Any], layers: Sequence[_NormBase], batche
         for layer in layers:
             layer.reset_running_stats()
             layer.train()
-        # Normalization in train mode raises on a batch of one sample, which would count as much as a full one.
-        for number, batch in enumerate((batch for batch in batches if batch.size > 1), start=1):
+        for number, batch in enumerate(batches, start=1):
             for layer in layers:
                 # None makes batch normalization average by itself, also in a layer that is used twice in one pass.
                 layer.momentum = None if isinstance(layer, _BatchNorm) else 1 / number

@@ -8,7 +8,6 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,14 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from collectors.networks.batches import is_graph, map_leaves, mapping_like, tuple_like
+from collectors.networks.batches import is_graph, map_leaves
 from collectors.networks.torch_network import to_tensor, unwrap
 
 from ..errors import CallbackFunctionError, SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..samples.array_samples import count_rows, is_pair_of_arrays, rows_of
-from ..samples.batches import WRAP, Batch, MakeBatch, SampleDigest, as_batch, as_whole_batch
+from ..samples.batches import WRAP, Batch, MakeBatch, SampleDigest, as_batch, as_whole_batch, map_batch
 from ..samples.data_sets import find_data_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import read_samples
@@ -65,19 +64,7 @@ def changes_batches(run: Callable[[Batch], object], samples: Samples) -> bool:
 
 def copied(batch: Batch) -> Batch:
     """Returns a batch with arrays and containers of its own, which may be changed."""
-    return replace(batch, inputs=_copied(batch.inputs), targets=_copied(batch.targets))
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return mapping_like(value, {key: _copied(item) for key, item in value.items()})
-    if isinstance(value, list):
-        return [_copied(item) for item in value]
-    if isinstance(value, tuple):
-        return tuple_like(value, [_copied(item) for item in value])
-    if is_graph(value):
-        return map_leaves(_copied, value)
-    return value.clone() if isinstance(value, torch.Tensor) else copy.copy(value)
+    return map_batch(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else copy.copy(leaf), batch)
 
 
 def read_user_data(
