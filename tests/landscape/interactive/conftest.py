@@ -98,6 +98,19 @@ class Opened:
             [plot, name, list(fields), card],
         )  # fmt: skip
 
+    def drawn(self, plot="map", card=0):
+        """Returns the heights of a map or a surface, NaN where there are none."""
+        return np.array(self.data(plot, "surface" if plot == "surface" else "grid", "z", card=card)[0], np.float64)
+
+    def choose(self, control, value):
+        """Chooses a value of the control that has this name."""
+        self.page.select_option(f"#{control}", value)
+
+    def fill(self, field, text):
+        """Types into a field, and leaves it."""
+        self.page.locator(field).fill(text)
+        self.page.keyboard.press("Tab")
+
     def shapes(self, name):
         """Returns what is drawn on the map under a name."""
         return self.page.evaluate(
@@ -118,6 +131,23 @@ class Opened:
                 [x, y, plot],
             )
         )
+
+    def projection(self):
+        """Returns the matrix of the scene that the browser draws, from the axes' coordinates to the screen's."""
+        matrices, scale = self.page.evaluate(
+            """() => {
+                const scene = document.querySelector(".surface")._fullLayout.scene._scene;
+                const { projection, view, model } = scene.glplot.cameraParams;
+                return [[projection, view, model].map((each) => Array.from(each)), Array.from(scene.dataScale)];
+            }"""
+        )
+        project, view, model = (np.reshape(matrix, (4, 4)).T for matrix in matrices)
+        return project @ view @ model @ np.diag([*scale, 1.0])
+
+    def on_screen(self, points):
+        """Returns where that matrix takes points, shape (n, 2)."""
+        places = np.column_stack([points, np.ones(len(points))]) @ self.projection().T
+        return places[:, :2] / places[:, 3:]
 
     def facts(self, box):
         """Returns names and values that a box shows."""
@@ -344,15 +374,21 @@ def page_path(tmp_path_factory):
 
 @pytest.fixture
 def open_page(open_address, page_path, tmp_path):
+    """Opens pages, each of which must have complained of nothing and asked for nothing but itself in the end."""
+    pages = []
+
     def open_(*data, **context):
         files = []
         for number, item in enumerate(data):
             files.append(tmp_path / f"run_{number}.h5")
             write_landscape(files[-1], item)
         page = save_page([Landscape.load(file) for file in files], page_path)
-        return open_address(page.as_uri(), **context)
+        pages.append(open_address(page.as_uri(), **context))
+        return pages[-1]
 
-    return open_
+    yield open_
+    for page in pages:
+        page.check()
 
 
 def _note(messages, text):

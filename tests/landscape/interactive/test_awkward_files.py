@@ -96,30 +96,27 @@ def test_each_is_shown_for_what_it_is(open_page, example, group):
         np.testing.assert_array_equal(np.isnan(z), np.isnan(item.metrics["loss"]), CASES[case][0])
         assert card.locator(".player").is_visible() == (item.checkpoints is not None)
         assert "no WebGL" in card.inner_text()
-    opened.check()
 
 
 @pytest.mark.parametrize("case", [unfinished, one_row])
 def test_their_surfaces(open_page, example, case):
     data = case(example)
     opened = open_page(data, ready=".plot.surface .main-svg")
-    opened.page.select_option("#scale", "linear")
+    opened.choose("scale", "linear")
     (z,) = opened.data("surface", "surface", "z")
     np.testing.assert_array_equal(np.array(z, float).reshape(data.shape), data.metrics["loss"])
-    opened.check()
 
 
 def test_values_without_a_logarithm_are_counted(open_page, example):
     data = example()
     data.metrics["loss"][0, :2] = [0.0, -3.0]
     opened = open_page(data, webgl=False)
-    opened.page.select_option("#scale", "log")
+    opened.choose("scale", "log")
     assert "2 values are 0 or less, which has no place on a log scale: drawn at" in opened.page.inner_text(".warning")
     (z,) = opened.data("map", "grid", "z")
     scale = landscape_scale(data, "loss", "log")
     np.testing.assert_allclose(z, scale.heights(data.loss), rtol=1e-6)
     assert z[0][0] == z[0][1] == np.min(z)
-    opened.check()
 
 
 @pytest.mark.parametrize("where", ["checkpoint", "origin"])
@@ -128,14 +125,13 @@ def test_a_zero_of_a_mark_alone_is_told_too(open_page, example, where):
     values, place = (data.origin.metrics, "loss") if where == "origin" else (data.checkpoints.projected["loss"], 1)
     values[place] = 0.0
     opened = open_page(data, webgl=False)
-    opened.page.select_option("#scale", "log")
+    opened.choose("scale", "log")
     scale = landscape_scale(data, "loss", "log")
     assert scale.no_place == "0"
     said = "Some marked points are 0, which has no place on a log scale: drawn at"
     assert f"{said} {scale.low:.3g}" in opened.page.inner_text(".warning")
     (z,) = opened.data("map", "grid", "z")
     np.testing.assert_allclose(z, scale.heights(data.loss), rtol=1e-6)
-    opened.check()
 
 
 def test_a_zero_on_the_curve_of_a_line_is_drawn_at_the_lower_end_and_told(open_page):
@@ -143,7 +139,6 @@ def test_a_zero_on_the_curve_of_a_line_is_drawn_at_the_lower_end_and_told(open_p
     assert "1 value is 0, which has no place on a log scale: drawn at 0.02." in opened.page.inner_text(".warning")
     (y,) = opened.data("profile", "grid", "y")
     np.testing.assert_allclose(y, [3.0, 0.1, 0.02, 0.02, 2.0])
-    opened.check()
 
 
 def test_interpolated_points_are_told_apart(open_page, example):
@@ -155,13 +150,12 @@ def test_interpolated_points_are_told_apart(open_page, example):
     np.testing.assert_array_equal(x, data.x[columns])
     np.testing.assert_array_equal(y, data.y[rows])
     assert f"Dots are the {len(rows)} measured points" in opened.page.inner_text(".warning")
-    opened.page.select_option("#map", "cells")
+    opened.choose("map", "cells")
     (gaps,) = opened.data("map", "gaps", "z")
     marked = np.array(gaps, object) != None  # noqa: E711
     assert marked.any()
     assert (data.status[marked] == PointStatus.INTERPOLATED).all()
     assert f"interpolated ({20})" in opened.page.inner_text(".warning")
-    opened.check()
 
 
 STRANGE = ("__proto__", "constructor", "toString", "hasOwnProperty", "valueOf")
@@ -197,4 +191,3 @@ def test_metrics_named_like_what_objects_have(open_page, example, both):
             np.testing.assert_array_equal(np.array(rows, float), expected)
     page.select_option("#difference", index=1)
     opened.wait("document.querySelectorAll('.card').length === 3")
-    opened.check()

@@ -14,21 +14,10 @@ _CAMERA = "document.querySelector('.plot.surface')?._fullLayout?.scene?._scene?.
 _EYES = """Array.from(document.querySelectorAll('.plot.surface'),
     (each) => Object.values(each._fullLayout?.scene?._scene?.getCamera()?.eye ?? {}))"""
 _ALL_DRAWN = f"{_EYES}.every((eye) => eye.length === 3)"
-_VIEW = """(() => { const scene = document.querySelector('.surface')._fullLayout.scene._scene;
-    const {projection, view, model} = scene.glplot.cameraParams;
-    const matrices = [projection, view, model].map((each) => Array.from(each));
-    return [matrices, Array.from(scene.dataScale), scene.glplot.shape]; })()"""
+_SHAPE = "document.querySelector('.surface')._fullLayout.scene._scene.glplot.shape"
 
 # Surfaces are drawn without a graphics card, again for every camera: up to two minutes on a busy machine.
 DRAWS_OFTEN = pytest.mark.timeout(600)
-
-
-def in_browser(opened, places):
-    """Returns where the browser shows places, shape (n, 2)."""
-    matrices, scale, (width, height) = opened.page.evaluate(_VIEW)
-    project, view, model = (np.reshape(matrix, (4, 4)).T for matrix in matrices)
-    seen = np.column_stack([places, np.ones(len(places))]) @ np.diag([*scale, 1.0]) @ (project @ view @ model).T
-    return seen[:, :2] / seen[:, 3:] * (width / height, 1)
 
 
 @pytest.mark.slow
@@ -39,13 +28,14 @@ def test_every_preset_is_the_same_in_a_figure_and_on_a_page(page_path, example, 
     opened.wait(_CAMERA)
     assert opened.page.input_value("#camera") == "-75,20"
     for name in ("-75,20", *CAMERAS, "auto"):
-        opened.page.select_option("#camera", name)
+        opened.choose("camera", name)
         figure = landscape.plot_surface(camera=name)
         places, expected = corners(figure)
         expected = shape_of(expected)
 
         def distance(places=places, expected=expected):
-            return float(np.abs(shape_of(in_browser(opened, places)) - expected).max())
+            width, height = opened.page.evaluate(_SHAPE)
+            return float(np.abs(shape_of(opened.on_screen(places) * (width / height, 1)) - expected).max())
 
         # The browser draws a moment later.
         wait_until(lambda distance=distance: distance() < 4e-3, what=f"the view of {name}")
@@ -59,7 +49,7 @@ def test_the_button_of_a_surface_goes_back_to_the_chosen_camera_which_a_link_kee
     # A slow machine draws the second surface a while after the first.
     opened.wait(_ALL_DRAWN)
     for name in ("default", "low"):
-        opened.page.select_option("#camera", name)
+        opened.choose("camera", name)
         opened.page.locator(".plot.surface").first.focus()
         chosen = opened.page.evaluate(_EYES)
         opened.page.keyboard.press("ArrowRight")
@@ -78,7 +68,6 @@ def test_the_button_of_a_surface_goes_back_to_the_chosen_camera_which_a_link_kee
     opened.page.evaluate("location.hash = '#camera=sideways'")
     opened.wait("document.querySelector('#camera').value === 'default'")
     opened.wait(f"{_EYES}.flat().every((value, at) => Math.abs(value - {low}[at % 3]) > 1e-3)")
-    opened.check()
 
 
 def test_the_page_holds_the_cameras_that_it_offers(example):

@@ -24,8 +24,8 @@ def test_the_map_shows_the_cells_of_the_figures(open_page, example, kind):
     data = begun(example, 0.1, rows=20, columns=24)
     data.status[0, 0], data.metrics["loss"][0, 0] = PointStatus.FAILED, np.nan
     opened = open_page(data, webgl=False)
-    opened.page.select_option("#scale", "linear")
-    opened.page.select_option("#map", kind)
+    opened.choose("scale", "linear")
+    opened.choose("map", kind)
     expected = coarse_values(data.metrics["loss"], data.status)
     (shown,) = opened.data("map", "coarse", "z")
     np.testing.assert_array_equal(numbers(shown), expected)
@@ -52,7 +52,6 @@ def test_the_map_shows_the_cells_of_the_figures(open_page, example, kind):
     np.testing.assert_array_equal(
         np.isfinite(numbers(gaps)), np.isnan(expected) & (data.status != PointStatus.MEASURED)
     )
-    opened.check()
 
 
 def test_pointing_says_that_it_is_not_measured_and_whose_colour_it_is(open_page, example):
@@ -73,8 +72,8 @@ def test_pointing_says_that_it_is_not_measured_and_whose_colour_it_is(open_page,
 def test_the_surface_has_flat_plateaus_of_measured_heights(open_page, example):
     data = begun(example, 0.06, rows=20, columns=24)
     opened = open_page(data)
-    opened.page.select_option("#scale", "linear")
-    opened.page.select_option("#aspect", "fill")
+    opened.choose("scale", "linear")
+    opened.choose("aspect", "fill")
     x, y, z = opened.data("surface", "coarse", "x", "y", "z")
     corners = np.stack([x, y, z], axis=1).reshape(-1, 4, 3)
     np.testing.assert_array_equal(np.ptp(corners[..., 2], axis=1), 0)
@@ -83,7 +82,6 @@ def test_the_surface_has_flat_plateaus_of_measured_heights(open_page, example):
     assert len(corners) >= len(np.unique(corners[:, 0, 2]))
     assert shown.any()
     assert opened.data("surface", "surface", "visible") == [True]
-    opened.check()
 
 
 def test_a_line_has_dotted_steps(open_page, example):
@@ -100,7 +98,7 @@ def test_a_finished_landscape_has_none_and_a_difference_is_coarse_where_either_i
     names = opened.page.evaluate("document.querySelectorAll('.map')[1].data.map((trace) => trace.name)")
     assert "grid" in names
     assert not {"coarse", "hatching"} & set(names)
-    opened.page.select_option("#difference", "1 0")
+    opened.choose("difference", "1 0")
     expected = coarse_values(second.metrics["loss"] - first.metrics["loss"], first.status)
     (shown,) = opened.data("map", "coarse", "z")
     np.testing.assert_array_equal(np.isfinite(numbers(shown)), np.isfinite(expected))

@@ -65,7 +65,6 @@ class TestSideBySide:
         )
         assert lengths[1] == pytest.approx(lengths[0], rel=0.1)
         assert lengths[0] > 80
-        opened.check()
 
     def test_a_point_of_one_is_marked_in_all(self, two):
         second = two.landscapes[1]
@@ -118,15 +117,13 @@ class TestSideBySide:
             ("x of the end", 0.6),
             ("y of the end", 0.9),
         ):
-            opened.page.fill(f".overlay [aria-label='{text}']", str(value))
-            opened.page.keyboard.press("Tab")
+            opened.fill(f".overlay [aria-label='{text}']", str(value))
         # Of these planes the loss is the square of the distance, and so is least where that is.
         for position, values in curves(opened).values():
             assert position[values.argmin()] == pytest.approx(0, abs=0.02 * np.ptp(position))
-        opened.check()
 
     def test_the_address_keeps_how_they_are_compared(self, two):
-        two.page.select_option("#layout", "rows")
+        two.choose("layout", "rows")
         two.page.uncheck("#linked")
         two.wait("location.hash.includes('layout=rows') && location.hash.includes('linked=false')")
         two.page.evaluate(
@@ -191,7 +188,6 @@ class TestPlayers:
         assert standing() == ["epoch 4", "epoch 43", "step 8"]
         opened.page.check("#players")
         assert standing() == ["epoch 4", "epoch 4", "step 8"]
-        opened.check()
 
     def test_one_plays_for_all(self, open_page, example):
         opened = open_page(example(), example(checkpoints=60, seed=1), webgl=False)
@@ -202,13 +198,11 @@ class TestPlayers:
         assert opened.page.evaluate(f"({press.format(0)}, {playing})") == "true,false"
         opened.wait(f"{playing} === 'false,false'")
         assert opened.page.locator(".player output").all_inner_texts() == ["epoch 8", "epoch 8"]
-        opened.check()
 
     def test_paths_that_are_not_counted_alike_have_no_switch(self, open_page, example):
         opened = open_page(example(), example(seed=1, unit="step"), example(seed=2, checkpoints=0), webgl=False)
         assert opened.page.locator("#linked").is_visible()
         assert opened.page.locator("#players").is_hidden()
-        opened.check()
 
 
 class TestLines:
@@ -220,8 +214,7 @@ class TestLines:
             ".map((each) => each.id)"
         )
         assert shown == ["metric", "scale", "low", "high"]
-        opened.page.fill("#high", "2")
-        opened.page.keyboard.press("Tab")
+        opened.fill("#high", "2")
         top = opened.page.evaluate("document.querySelector('.profile')._fullLayout.yaxis.range[1]")
         assert 10**top == pytest.approx(2, rel=0.5)
         # The player and the arrow keys mark the curve.
@@ -232,7 +225,6 @@ class TestLines:
         opened.wait("document.querySelector('.profile').data.at(-1).x.length === 1")
         (x,) = opened.data("profile", "mark", "x")[0]
         assert x == data.x[abs(data.x).argmin() + 1]
-        opened.check()
 
     def test_lines_stand_on_one_axis(self, open_page, example):
         data = [example(line=True), example(line=True, columns=5, seed=1)]
@@ -243,7 +235,6 @@ class TestLines:
             np.testing.assert_array_equal(position, item.x)
             np.testing.assert_array_equal(values, item.metrics["loss"])
         assert "band" in found
-        opened.check()
 
 
 class TestTurning:
@@ -271,4 +262,3 @@ class TestTurning:
         opened.wait(f"location.hash !== {before_zoom!r}")
         np.testing.assert_allclose(opened.page.evaluate(EYE.format(1)), other, atol=1e-6)
         assert not np.allclose(opened.page.evaluate(EYE.format(0)), one, atol=1e-2)
-        opened.check()

@@ -13,14 +13,6 @@ from landscape.interactive.notebook import notebook_figure
 from landscape.interactive.page import plotly_script
 
 
-def drawn(opened, plot="map", card=0):
-    return np.array(opened.data(plot, "surface" if plot == "surface" else "grid", "z", card=card)[0], np.float64)
-
-
-def choose(opened, control, value):
-    opened.page.select_option(f"#{control}", value)
-
-
 def colour_title(opened, card=0):
     return opened.page.evaluate("(card) => document.querySelectorAll('.map')[card].data[0].colorbar.title.text", card)
 
@@ -38,9 +30,9 @@ class TestPage:
             ["train", ["loss on train", f"{metric} on train", "loss_stderr on train (standard error)"]],
             ["test", [f"{metric} on test", "loss on test", "loss_stderr on test (standard error)"]],
         ]
-        choose(opened, "scale", "linear")
-        choose(opened, "metric", "loss@test")
-        np.testing.assert_array_equal(drawn(opened), data.metrics["loss@test"])
+        opened.choose("scale", "linear")
+        opened.choose("metric", "loss@test")
+        np.testing.assert_array_equal(opened.drawn(), data.metrics["loss@test"])
         assert colour_title(opened) == "loss on test"
         opened.page.mouse.move(*opened.pixel(data.x[3], data.y[2]))
         opened.wait("!document.querySelector('.tooltip').hidden")
@@ -52,54 +44,51 @@ class TestPage:
         assert not any("stderr" in name for name in facts)
         walked = opened.facts(".player")
         assert {"own loss on train", "own loss on test", "loss on test at its foot on the plane"} <= set(walked)
-        opened.check()
 
     def test_surfaces_have_the_scales_and_values_of_their_maps(self, open_page, example):
         data = with_test_set(example(rows=5, columns=6))
         opened = open_page(data)
-        choose(opened, "beside", "loss@test")
+        opened.choose("beside", "loss@test")
         for card in range(2):
             ends = opened.data("map", "grid", "zmin", "zmax", card=card)
             assert ends == opened.data("surface", "surface", "cmin", "cmax", card=card)
-        choose(opened, "beside", "")
-        choose(opened, "difference", "0 m0")
-        np.testing.assert_array_equal(drawn(opened, "surface"), data.metrics["loss@test"] - data.metrics["loss"])
-        opened.check()
+        opened.choose("beside", "")
+        opened.choose("difference", "0 m0")
+        np.testing.assert_array_equal(opened.drawn("surface"), data.metrics["loss@test"] - data.metrics["loss"])
 
     def test_both_maps_on_one_scale_and_the_difference(self, open_page, example, metric):
         data = with_test_set(example())
         opened = open_page(data, webgl=False)
         assert opened.page.locator(".card").count() == 1
-        choose(opened, "beside", "loss@test")
+        opened.choose("beside", "loss@test")
         assert opened.page.locator(".card h2").all_inner_texts() == ["loss on train", "loss on test"]
         both = np.concatenate([data.metrics["loss"].ravel(), data.metrics["loss@test"].ravel()])
         for card in range(2):
             ends = opened.data("map", "grid", "zmin", "zmax", card=card)
             np.testing.assert_allclose(ends, np.log10([both.min(), both.max()]))
-        np.testing.assert_allclose(drawn(opened, card=1), np.log10(data.metrics["loss@test"]), rtol=1e-14)
+        np.testing.assert_allclose(opened.drawn(card=1), np.log10(data.metrics["loss@test"]), rtol=1e-14)
         opened.page.uncheck("#shared")
         assert opened.data("map", "grid", "zmin") != opened.data("map", "grid", "zmin", card=1)
         opened.page.check("#shared")
         # Another quantity never shares its scale.
-        choose(opened, "beside", f"{metric}@test")
+        opened.choose("beside", f"{metric}@test")
         assert opened.data("map", "grid", "zmax", card=1)[0] <= 0.9
-        choose(opened, "beside", "")
+        opened.choose("beside", "")
         assert opened.page.locator(".card").count() == 1
         texts = opened.page.locator("#difference option").all_inner_texts()
         assert texts[:3] == ["none", "loss on test − loss on train", "loss on train − loss on test"]
-        choose(opened, "difference", "0 r0")
-        np.testing.assert_array_equal(drawn(opened), data.metrics["loss"] - data.metrics["loss@test"])
-        choose(opened, "difference", "0 m0")
+        opened.choose("difference", "0 r0")
+        np.testing.assert_array_equal(opened.drawn(), data.metrics["loss"] - data.metrics["loss@test"])
+        opened.choose("difference", "0 m0")
         assert opened.page.locator(".card h2").first.inner_text() == "loss on test − loss on train"
-        np.testing.assert_array_equal(drawn(opened), data.metrics["loss@test"] - data.metrics["loss"])
+        np.testing.assert_array_equal(opened.drawn(), data.metrics["loss@test"] - data.metrics["loss"])
         assert colour_title(opened) == "loss on test − loss on train"
-        opened.check()
 
     def test_lines_and_two_files(self, open_page, example):
         first, second = (with_test_set(example(line=True, seed=seed)) for seed in (0, 1))
         opened = open_page(first, second, webgl=False)
-        choose(opened, "metric", "loss@test")
-        choose(opened, "beside", "loss")
+        opened.choose("metric", "loss@test")
+        opened.choose("beside", "loss")
         ranges = opened.page.evaluate(
             """Array.from(document.querySelectorAll(".overlay .plot, .card .plot.profile"),
                 (plot) => [plot._fullLayout.yaxis.title.text, plot._fullLayout.yaxis.range])"""
@@ -110,10 +99,9 @@ class TestPage:
         ]
         assert len({tuple(ends) for _, ends in ranges}) == 1
         assert "run_1.h5: loss on test − loss on train" in opened.page.locator("#difference option").all_inner_texts()
-        choose(opened, "difference", "1 m0")
+        opened.choose("difference", "1 m0")
         (values,) = opened.data("profile", "grid", "y")
         np.testing.assert_array_equal(values, second.metrics["loss@test"] - second.metrics["loss"])
-        opened.check()
 
     def test_a_landscape_of_one_data_set_has_neither(self, open_page, example):
         opened = open_page(example(), webgl=False)

@@ -59,16 +59,6 @@ def turn(opened, eye):
     )
 
 
-def projection(opened):
-    """Returns the matrix of the scene that the browser draws, from the axes' coordinates to the screen's."""
-    read = """(() => { const scene = document.querySelector('.surface')._fullLayout.scene._scene;
-        const {projection, view, model} = scene.glplot.cameraParams;
-        return [Array.from(projection), Array.from(view), Array.from(model), Array.from(scene.dataScale)]; })()"""
-    project, view, model, scale = opened.page.evaluate(read)
-    matrices = [np.reshape(matrix, (4, 4)).T for matrix in (project, view, model)]
-    return matrices[0] @ matrices[1] @ matrices[2] @ np.diag([*scale, 1.0])
-
-
 class TestDepth:
     @pytest.mark.parametrize(
         ("surface", "cameras"),
@@ -78,7 +68,7 @@ class TestDepth:
     def test_marks_are_hidden_where_the_figures_hide_them_and_stay_in_place(self, open_page, example, surface, cameras):
         data = hilly(example, surface)
         opened = open_page(data)
-        opened.page.select_option("#scale", "linear")
+        opened.choose("scale", "linear")
         (grid,) = opened.data("surface", "surface", "z")
         x, y = (np.asarray(axis, float) for axis in opened.data("surface", "surface", "x", "y"))
         relief = Relief(x, y, np.array(grid, float))
@@ -87,7 +77,7 @@ class TestDepth:
             turn(opened, eye)
             (place,) = opened.data("surface", "path", "meta")
             points = np.column_stack([place["x"], place["y"], place["z"]])
-            matrix = projection(opened)
+            matrix = opened.projection()
             expected = relief.hides(points, matrix)
             # Marks that were on their way when the camera was turned come first.
             wait_until(lambda: np.array_equal(np.isnan(marks(opened, "path")[:, 0]), expected), what=expected)  # noqa: B023
@@ -96,16 +86,15 @@ class TestDepth:
             hidden_ever += int(expected.sum())
             # Moved only along the line of sight.
             drawn = np.where(expected[:, None], behind, front)
-            np.testing.assert_allclose(on_screen(matrix, drawn), on_screen(matrix, points), atol=2e-3)
+            np.testing.assert_allclose(opened.on_screen(drawn), opened.on_screen(points), atol=2e-3)
             # Nearer than the surface on that line: the browser's depth buffer cuts nothing off.
             assert not Relief(x, y, relief.heights).hides(drawn, matrix).any()
         assert hidden_ever >= 3
-        opened.check()
 
     def test_a_visible_mark_is_whole_on_the_screen(self, open_page, example):
         data = hilly(example)
         opened = open_page(data)
-        opened.page.select_option("#scale", "linear")
+        opened.choose("scale", "linear")
         turn(opened, CAMERAS[2])
         opened.page.evaluate(
             """() => { const plot = document.querySelector('.surface');
@@ -113,9 +102,8 @@ class TestDepth:
                 const marker = {'marker.color': '#ff00ff', 'marker.size': 9, 'marker.line.width': 0};
                 return Plotly.restyle(plot, marker, [index]); }"""
         )
-        matrix = projection(opened)
         front = marks(opened, "path")
-        places = on_screen(matrix, front[~np.isnan(front[:, 0])])
+        places = opened.on_screen(front[~np.isnan(front[:, 0])])
         counts = [magenta_around(opened, places)]
         opened.page.evaluate("Plotly.restyle(document.querySelector('.surface'), {visible: false}, [0])")
         counts.append(magenta_around(opened, places))
@@ -141,8 +129,3 @@ def magenta_around(opened, places):
         column, row = int((across + 1) / 2 * width), int((1 - up) / 2 * height)
         found.append(int(magenta[max(row - 8, 0) : row + 9, max(column - 8, 0) : column + 9].sum()))
     return found
-
-
-def on_screen(matrix, points):
-    places = np.column_stack([points, np.ones(len(points))]) @ matrix.T
-    return places[:, :2] / places[:, 3:]

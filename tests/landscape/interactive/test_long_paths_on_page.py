@@ -50,7 +50,6 @@ def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_every_place(open_page)
     assert opened.shapes("walked") == []
     opened.page.evaluate(f"{SLIDER}.value = 500; {SLIDER}.dispatchEvent(new Event('input'))")
     opened.wait("document.querySelector('.plot.map').layout.shapes.some((shape) => shape.name === 'walked')")
-    opened.check()
 
 
 @pytest.mark.slow
@@ -84,7 +83,6 @@ def test_the_ends_and_round_checkpoints_have_numbers(open_page):
     for (left, right, top, bottom), text in inner:
         distances = np.hypot(*(pixels - [(left + right) / 2, (top + bottom) / 2]).T)
         assert np.hypot(*(pixels[distances.argmin()] - pixels[int(text)])) <= 8
-    opened.check()
 
 
 @pytest.mark.parametrize(("shape", "count"), [(shape, count) for shape in SHAPES for count in (17, 200)])
@@ -117,7 +115,6 @@ def test_each_run_has_a_bar_and_short_paths_are_as_before(open_page, example):
     assert [bar["marker"]["colorscale"][-1][1] for bar in bars] == [ramp[-1] for ramp in RAMPS[:2]]
     assert traces(opened, "map", "path", 1)
     assert traces(opened, "map", "time", 1) == traces(opened, "map", "time bar", 1) == []
-    opened.check()
 
 
 @pytest.mark.slow
@@ -128,7 +125,6 @@ def test_the_surface_has_the_colours_and_chevrons(open_page):
     assert set(walk["line"]["color"]) == set(hex_colors(Times(0, 199, "epoch"), 0, np.arange(200)))
     (arrows,) = traces(opened, "surface", "arrows")
     assert len(arrows["x"]) % 4 == 0
-    opened.check()
 
 
 def test_chevrons_point_along_the_path():

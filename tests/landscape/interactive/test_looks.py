@@ -17,7 +17,6 @@ def test_fits(open_page, example, size, tmp_path):
     opened.page.emulate_media(color_scheme="dark")
     opened.open(opened.page.url.split("#")[0], ready=".plot.surface .main-svg")
     check_fits(opened.page, size, "dark", tmp_path)
-    opened.check()
 
 
 def check_fits(page, size, theme, folder):
@@ -76,4 +75,3 @@ def test_every_control_has_a_name_and_takes_the_focus(open_page, example):
         "chip",
     } <= reached
     assert any("plot map" in name for name in reached)
-    opened.check()

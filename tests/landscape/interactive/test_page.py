@@ -16,49 +16,26 @@ from landscape.record.checks import PointStatus, ordered
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def open_page(open_page):
-    """Opens pages, each of which must have complained of nothing and asked for nothing but itself in the end."""
-    pages = []
-
-    def open_(*data, **context):
-        pages.append(open_page(*data, **context))
-        return pages[-1]
-
-    yield open_
-    for page in pages:
-        page.check()
-
-
-def drawn(opened, plot, card=0):
-    return np.array(opened.data(plot, "surface" if plot == "surface" else "grid", "z", card=card)[0], np.float64)
-
-
-def choose(opened, control, value):
-    opened.page.select_option(f"#{control}", value)
-
-
 class TestOnePlane:
     def test_values_metrics_and_scales(self, open_page, example, metric):
         data = example()
         opened = open_page(data)
-        np.testing.assert_allclose(drawn(opened, "map"), np.log10(data.metrics["loss"]), rtol=1e-15)
+        np.testing.assert_allclose(opened.drawn("map"), np.log10(data.metrics["loss"]), rtol=1e-15)
         assert "(log scale)" in opened.page.evaluate("document.querySelector('.map').data[0].colorbar.title.text")
-        choose(opened, "scale", "linear")
+        opened.choose("scale", "linear")
         for plot in ("map", "surface"):
-            np.testing.assert_array_equal(drawn(opened, plot), data.metrics["loss"])
+            np.testing.assert_array_equal(opened.drawn(plot), data.metrics["loss"])
             axes = opened.data(plot, "surface" if plot == "surface" else "grid", "x", "y")
             np.testing.assert_array_equal(axes[0], data.x)
             np.testing.assert_array_equal(axes[1], data.y)
         assert opened.data("map", "grid", "zmin", "zmax") == opened.data("surface", "surface", "cmin", "cmax")
-        choose(opened, "metric", metric)
-        np.testing.assert_array_equal(drawn(opened, "map"), data.metrics[metric])
-        opened.page.fill("#high", "0.5")
-        opened.page.keyboard.press("Tab")
+        opened.choose("metric", metric)
+        np.testing.assert_array_equal(opened.drawn("map"), data.metrics[metric])
+        opened.fill("#high", "0.5")
         for plot in ("map", "surface"):
-            np.testing.assert_array_equal(drawn(opened, plot), np.minimum(data.metrics[metric], 0.5))
-        choose(opened, "colours", "Magma")
-        choose(opened, "map", "cells")
+            np.testing.assert_array_equal(opened.drawn(plot), np.minimum(data.metrics[metric], 0.5))
+        opened.choose("colours", "Magma")
+        opened.choose("map", "cells")
         kind, colours = opened.data("map", "grid", "type", "colorscale")
         assert kind == "heatmap"
         assert colours == opened.data("surface", "surface", "colorscale")[0]
@@ -69,7 +46,7 @@ class TestOnePlane:
         data = example()
         data.status[2, 3] = PointStatus.INTERPOLATED
         opened = open_page(data)
-        choose(opened, "scale", "linear")
+        opened.choose("scale", "linear")
         opened.page.mouse.move(*opened.pixel(data.x[3], data.y[2]))
         opened.wait("document.querySelector('.surface').data.find((trace) => trace.name === 'mark').z.length === 1")
         (place,) = opened.data("surface", "mark", "meta")
@@ -134,22 +111,20 @@ class TestOnePlane:
         loss = data.metrics["loss"]
         opened = open_page(data, webgl=False)
         opened.page.fill("#low", "0.5")
-        opened.page.fill("#high", "3")
-        opened.page.keyboard.press("Tab")
-        np.testing.assert_allclose(drawn(opened, "map"), np.log10(np.clip(loss, 0.5, 3)), rtol=1e-15)
+        opened.fill("#high", "3")
+        np.testing.assert_allclose(opened.drawn("map"), np.log10(np.clip(loss, 0.5, 3)), rtol=1e-15)
         note = opened.page.inner_text(".warning")
         assert f"{(loss > 3).sum()} values above 3 are drawn at 3" in note
         assert f"{(loss < 0.5).sum()} values below 0.5 are drawn at 0.5" in note
         ticks = opened.page.evaluate("document.querySelector('.map').data[0].colorbar.ticktext")
         assert {"≤ 0.5", "≥ 3"} <= set(ticks)
-        opened.page.fill("#low", "5")
-        opened.page.keyboard.press("Tab")
+        opened.fill("#low", "5")
         assert (
             opened.page.evaluate("document.querySelector('#high').validationMessage")
             == "The highest value must be above the lowest."
         )
         opened.page.click("text=Auto >> visible=true")
-        np.testing.assert_allclose(drawn(opened, "map"), np.log10(loss), rtol=1e-15)
+        np.testing.assert_allclose(opened.drawn("map"), np.log10(loss), rtol=1e-15)
         assert not opened.page.is_visible(".warning")
 
 
@@ -158,7 +133,7 @@ class TestPath:
         data = example()
         path = data.checkpoints
         opened = open_page(data)
-        choose(opened, "scale", "linear")
+        opened.choose("scale", "linear")
         slider = opened.page.locator(".player input")
         assert slider.get_attribute("aria-valuetext") == "epoch 8"
         slider.focus()
@@ -220,7 +195,7 @@ class TestRoles:
         assert walk[4 * 12 + 1] is None
         assert len(walk) == 4 * 12 + 1 + 1 + 7 * 12 + 1
         assert opened.data("map", "names", "text") == [["EMA", "SGD", "Adam"]]
-        choose(opened, "aspect", "fill")
+        opened.choose("aspect", "fill")
         slider = opened.page.locator(".player input")
         # The player walks the longest path.
         assert (slider.get_attribute("max"), slider.get_attribute("aria-valuetext")) == ("7", "epoch 35")
@@ -273,15 +248,13 @@ class TestProfile:
         path = data.checkpoints
         assert [line[name] for name in ("x0", "y0", "x1", "y1")] == [path.x[0], path.y[0], path.x[-1], path.y[-1]]
         opened.page.click("text=Upwards")
-        opened.page.locator("[aria-label='x of the start']").fill("-1")
-        opened.page.keyboard.press("Tab")
+        opened.fill("[aria-label='x of the start']", "-1")
         (line,) = opened.shapes("line")
         assert [line[name] for name in ("x0", "y0", "x1", "y1")] == [-1, data.y[0], 0, data.y[-1]]
         check_profile(opened, data, line)
         assert "interpolated bilinearly" in opened.page.inner_text("figcaption")
         # Beyond the grid nothing is known.
-        opened.page.locator("[aria-label='x of the end']").fill("10")
-        opened.page.keyboard.press("Tab")
+        opened.fill("[aria-label='x of the end']", "10")
         (values,) = opened.data("profile", "profile", "y")
         assert values[0] is not None
         assert values[-1] is None
@@ -332,11 +305,11 @@ class TestInterpolatedPoints:
         opened = open_page(one, other, webgl=False)
         said = opened.page.inner_text(".warning")
         assert "Largest estimated error 0.42 % of the range of losses; features narrower than 3 points may be" in said
-        choose(opened, "metric", metric)
+        opened.choose("metric", metric)
         said = opened.page.inner_text(".warning")
         assert "Interpolated linearly, error not estimated; features narrower than 3 points may be missed." in said
-        choose(opened, "metric", "loss")
-        choose(opened, "difference", "0 1")
+        opened.choose("metric", "loss")
+        opened.choose("difference", "0 1")
         cards = opened.page.locator(".warning").all_inner_texts()
         (difference,) = (text for text in cards if "Features narrower than 5 points may be missed." in text)
         assert "estimated error" not in difference
@@ -405,16 +378,16 @@ class TestSeveral:
         assert opened.page.locator(".card").count() == 2
         options = opened.page.locator("#difference option").all_inner_texts()
         assert options == ["none", "run_0.h5 − run_1.h5", "run_1.h5 − run_0.h5"]
-        choose(opened, "difference", "0 1")
+        opened.choose("difference", "0 1")
         assert opened.page.locator(".card h2").first.inner_text() == "run_0.h5 − run_1.h5"
-        np.testing.assert_array_equal(drawn(opened, "map"), first.metrics["loss"] - second.metrics["loss"])
+        np.testing.assert_array_equal(opened.drawn("map"), first.metrics["loss"] - second.metrics["loss"])
         low, high, colours = opened.data("map", "grid", "zmin", "zmax", "colorscale")
         # This difference is nowhere above zero: its colours end at the middle of the diverging ones.
         assert low < high == 0
         assert colours[0][1] == "rgb(5,48,97)"
         assert colours[-1][1] == "rgb(247,246,246)"
         assert "failed (1)" in opened.page.locator(".card").first.inner_text()
-        choose(opened, "difference", "")
+        opened.choose("difference", "")
         assert opened.page.locator(".card").count() == 2
 
 
@@ -437,5 +410,5 @@ class TestLine:
         opened.page.mouse.move(*opened.pixel(data.x[9], data.metrics["loss"][9], "profile"))
         opened.wait("!document.querySelector('.tooltip').hidden")
         assert list(opened.facts(".tooltip")) == ["x", "loss", metric, "status"]
-        choose(opened, "metric", metric)
+        opened.choose("metric", metric)
         np.testing.assert_array_equal(opened.data("profile", "grid", "y")[0], data.metrics[metric])

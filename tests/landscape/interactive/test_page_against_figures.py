@@ -164,11 +164,10 @@ class TestInTheBrowser:
         for data, high in zip(files, (0.06, 0.7), strict=True):
             data.metrics[metric][...] = np.linspace(0.012, high, data.metrics[metric].size).reshape(data.shape)
         opened = open_page(*files, webgl=False)
-        opened.page.select_option("#metric", metric)
+        opened.choose("metric", metric)
         drawn = bar(plot_multiples([Landscape(data) for data in files], metric=metric)[0])
         assert scale_of(drawn.norm)[0] == "linear"
         assert opened.data("map", "grid", "zmin", "zmax") == [drawn.norm.vmin, drawn.norm.vmax]
-        opened.check()
 
     def test_the_difference(self, open_page, example):
         first, second = made(example, "steep"), made(example, "smooth")
@@ -176,7 +175,7 @@ class TestInTheBrowser:
         first.status[0, 0] = PointStatus.PENDING
         opened = open_page(first, second, webgl=False)
         for one, two in itertools.permutations(range(2)):
-            opened.page.select_option("#difference", f"{one} {two}")
+            opened.choose("difference", f"{one} {two}")
             pair = [Landscape(data) for data in ((first, second) if one == 0 else (second, first))]
             drawn = bar(plot_difference(*pair))
             # Both leave out the colours of a sign that does not occur.
@@ -193,10 +192,9 @@ def test_both_say_in_which_precision_it_was_measured(open_page, example):
         data.attributes["measurement_plan"] = MeasurementPlan(precision=precision).to_json()
     opened = open_page(full, low, webgl=False)
     said = opened.page.locator(".note").all_inner_texts()
-    opened.page.select_option("#difference", "0 1")
+    opened.choose("difference", "0 1")
     said += opened.page.locator(".note").all_inner_texts()
     full, low = Landscape(full), Landscape(low)
     drawn = plot_contour(full), plot_contour(low), plot_difference(full, low)
     expected = {axes.get_title().partition("measured in ")[2] for axes in drawn}
     assert {text.partition("measured in ")[2] for text in said} == expected == {"", "bfloat16", "float32 and bfloat16"}
-    opened.check()

@@ -329,9 +329,8 @@ class TestBrowser:
                 opened.wait("document.querySelector('.map .main-svg') !== null")
                 assert "Measuring: 64 of 129" in opened.page.inner_text(".live")
                 assert "pending (39)" in opened.page.inner_text(".warning")
-                opened.page.select_option("#scale", "linear")
-                opened.page.locator("[aria-label='x of the start']").fill("-1")
-                opened.page.keyboard.press("Tab")
+                opened.choose("scale", "linear")
+                opened.fill("[aria-label='x of the start']", "-1")
                 write_landscape(path, example())
                 opened.wait("document.querySelector('.live').dataset.phase === 'complete'")
             (z,) = opened.data("map", "grid", "z")
@@ -350,13 +349,13 @@ class TestBrowser:
             assert opened.page.title() == opened.page.inner_text("h1") == "a.h5"
             write_landscape(path, example(network="LeNet"))
             opened.wait("document.querySelector('h1').textContent === 'LeNet, epochs 3 to 8'")
-            opened.page.select_option("#metric", "loss_stderr")
+            opened.choose("metric", "loss_stderr")
             write_landscape(path, with_test_set(example(network="ResNet", checkpoints=0)))
             opened.wait("document.querySelector('h1').textContent === 'ResNet'")
             assert opened.page.title() == "ResNet"
             assert opened.page.locator("#beside, #shared").count() == 2
             assert opened.page.input_value("#metric") == "loss_stderr"
-            opened.page.select_option("#beside", "loss@test")
+            opened.choose("beside", "loss@test")
             write_landscape(path, example(line=True))
             opened.wait("document.querySelector('.card.line .main-svg') !== null")
             assert opened.page.locator("#beside, #shared").count() == 0
