@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+from scripts import run_python
 
 from workers.pools import devices
 
@@ -56,9 +56,7 @@ def test_slurms_number_is_a_limit(monkeypatch):
 
 def test_the_command_line_starts_without_docstrings():
     """lark-parser/lark#283: a module that reads its own docstrings cannot be imported with python -OO."""
-    command = [sys.executable, "-OO", "-c", "from landscape.cli import main; main()", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    run_python("-OO", "-c", "from landscape.cli import main; main()", "--help")
 
 
 SCRIPT = """
@@ -98,7 +96,4 @@ print("good")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks by itself")
 def test_a_survey_in_a_forked_process_ends():
     """pytorch/pytorch#41197: a process that was forked from one that computed waits for threads that are not there."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout == "good\n", done.stderr
+    assert run_python("-W", "ignore", "-c", SCRIPT) == "good\n"

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import secrets
 import shutil
 import signal
@@ -13,7 +12,7 @@ import uuid
 from pathlib import Path
 
 from ray_environment import AS_OTHERS, FOLDER, without_ray
-from surveys import HERE, MARK, ROOT, end_marked, marked
+from surveys import IMPORTS, MARK, end_marked, marked
 
 
 class SmallCluster:
@@ -25,8 +24,7 @@ class SmallCluster:
         self._folder = Path(tempfile.mkdtemp(prefix="stress-", dir="/tmp"))
         self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         variables = without_ray() | AS_OTHERS | self.environment | {MARK: self._mark, "RAY_USAGE_STATS_ENABLED": "0"}
-        variables[FOLDER] = str(self._folder)
-        variables["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, HERE, HERE.parent / "support")))
+        variables |= {FOLDER: str(self._folder), "PYTHONPATH": IMPORTS}
         self._process = subprocess.Popen(
             [sys.executable, __file__, json.dumps({"nodes": nodes, "cpus": cpus})],
             env=variables,

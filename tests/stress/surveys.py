@@ -18,6 +18,8 @@ from waiting import Gate, wait_until
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MARK = "LANDSCAPE_STRESS_TRIAL"
+IMPORTS = os.pathsep.join(map(str, (ROOT, HERE, HERE.parent / "support")))
+"""Where the processes of a trial find what they import."""
 ORIGIN = (0.0, 0.0)
 
 
@@ -72,11 +74,7 @@ class SurveyProcess:
         asked |= {"log": str(self.log), "output": str(self.output), "outcome": str(self._outcome)}
         settings.write_text(json.dumps(asked))
         variables = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
-        variables |= {
-            MARK: self.mark,
-            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, HERE, HERE.parent / "support"))),
-            "OMP_NUM_THREADS": "1",
-        }
+        variables |= {MARK: self.mark, "PYTHONPATH": IMPORTS, "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "survey_process.py"), str(settings)],
             env=variables | (environment or {}),
