@@ -1,6 +1,7 @@
 // A view as one picture: the plots side by side, with their title above and what was clipped below.
 
 const PICTURE_PAD = 16;
+const PICTURE_TOP = 44;
 // Pixels of a PNG for each pixel on the screen.
 const PICTURE_SCALE = 2;
 
@@ -19,28 +20,7 @@ function pictureFrame(plots, title, note) {
   return { placed, lines, width: left, height, inside: left - 2 * PICTURE_PAD };
 }
 
-const PICTURE_TOP = 44;
-
-async function picture({ placed, lines, width, height, inside }) {
-  const canvas = element("canvas", { width: width * PICTURE_SCALE, height: height * PICTURE_SCALE });
-  const context = canvas.getContext("2d");
-  context.scale(PICTURE_SCALE, PICTURE_SCALE);
-  context.fillStyle = colour("card");
-  context.fillRect(0, 0, width, height);
-  for (const [plot, left, size] of placed) {
-    const image = new Image();
-    image.src = await Plotly.toImage(plot, { format: "png", ...size, scale: PICTURE_SCALE });
-    await image.decode();
-    context.drawImage(image, left, PICTURE_TOP, size.width, size.height);
-  }
-  for (const { text, y, font, fill } of lines) {
-    Object.assign(context, { font, fillStyle: fill });
-    context.fillText(text, PICTURE_PAD, y, inside);
-  }
-  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
-}
-
-// The same as lines and letters that a drawing program can change; Plotly puts a surface in as a picture of pixels.
+// Lines and letters that a drawing program can change; Plotly puts a surface in as a picture of pixels.
 async function vectorPicture({ placed, lines, width, height, inside }) {
   const measure = element("canvas").getContext("2d");
   const [title, note] = lines.map(({ text, y, weight, size, family, font, fill }) => {
@@ -74,6 +54,17 @@ function savePicture(card, format) {
 }
 
 async function savePlots(plots, title, note, name, format) {
-  const make = format === "svg" ? vectorPicture : picture;
-  save(await make(pictureFrame(plots, title, note)), `${name}.${format}`);
+  const frame = pictureFrame(plots, title, note);
+  const drawn = await vectorPicture(frame);
+  save(format === "svg" ? drawn : await inPixels(drawn, frame), `${name}.${format}`);
+}
+
+async function inPixels(drawn, { width, height }) {
+  const image = new Image();
+  image.src = URL.createObjectURL(drawn);
+  await image.decode();
+  const canvas = element("canvas", { width: width * PICTURE_SCALE, height: height * PICTURE_SCALE });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  URL.revokeObjectURL(image.src);
+  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
