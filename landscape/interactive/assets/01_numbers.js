@@ -78,16 +78,14 @@ function cell(axis, value) {
 
 // Bilinear interpolation; NaN beside a point without a finite value, so that gaps stay gaps.
 function bilinear(x, y, values, atX, atY) {
-  const across = cell(x, atX);
-  const up = cell(y, atY);
-  if (!across || !up) return NaN;
-  let total = 0;
-  for (const [row, vertical] of [[up[0], 1 - up[1]], [up[0] + 1, up[1]]]) {
-    for (const [column, horizontal] of [[across[0], 1 - across[1]], [across[0] + 1, across[1]]]) {
-      const weight = vertical * horizontal;
-      if (weight) total += weight * values[row * x.length + column];
-    }
-  }
+  const [across, up] = [cell(x, atX), cell(y, atY)];
+  return across && up ? inCell(values, x.length, across, up) : NaN;
+}
+
+// The same given the cell, by its lower column and row, each with where in the cell the place lies.
+function inCell(values, columns, [column, right], [row, above]) {
+  const value = (across, up, weight) => (weight ? weight * values[(row + up) * columns + column + across] : 0);
+  const total = value(0, 0, (1 - right) * (1 - above)) + value(1, 0, right * (1 - above)) + value(0, 1, (1 - right) * above) + value(1, 1, right * above);
   return Number.isFinite(total) ? total : NaN;
 }
 

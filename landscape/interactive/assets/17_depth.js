@@ -23,8 +23,8 @@ class Depth {
   // The traces of a scene as they would be without a camera, the first of which is the surface.
   constructor({ landscape, metric, scale, frame }, traces) {
     const { x, y } = landscape;
-    Object.assign(this, { x, y, scale, heights: landscape.drawn(metric, scale), toGrid: toGrid(frame, x, y) });
-    const [low, high] = finiteRange(this.heights.flatMap((row) => [...row]));
+    Object.assign(this, { x, y, scale, frame, heights: landscape.metrics[metric].map((value) => scale.drawn(value)) });
+    const [low, high] = finiteRange(this.heights);
     this.range = high - low;
     this.traces = traces.map((trace) => ({ name: trace.name, x: [...trace.x], y: [...trace.y], z: [...trace.z] }));
     this.flat = landscape.thin || !(this.range > 0);
@@ -70,27 +70,15 @@ class Depth {
   // A mark that is a little below the surface lies on it.
   onSurface([x, y, z]) {
     if (this.flat) return [x, y, z];
-    const below = this.height(...this.toGrid(x, y)) - z;
+    const below = bilinear(this.x, this.y, this.heights, ...this.frame.back(x, y)) - z;
     return [x, y, below > 0 && below <= LIFT * this.range ? z + below + 0.01 * this.range : z];
-  }
-
-  height(x, y) {
-    const [across, up] = [cell(this.x, x), cell(this.y, y)];
-    return across && up ? this.inCell(up[0], across[0], x, y) : NaN;
-  }
-
-  inCell(row, column, x, y) {
-    const across = (x - this.x[column]) / (this.x[column + 1] - this.x[column]);
-    const up = (y - this.y[row]) / (this.y[row + 1] - this.y[row]);
-    const along = (values) => values[column] * (1 - across) + values[column + 1] * across;
-    return along(this.heights[row]) * (1 - up) + along(this.heights[row + 1]) * up;
   }
 
   // Whether a straight line from a point to the eye meets the surface, which is bilinear in each cell.
   hides([x, y, z], eye) {
     if (this.flat) return false;
-    const from = [...this.toGrid(x, y), z + LIFT * this.range];
-    const to = [...this.toGrid(eye[0], eye[1]), eye[2]];
+    const from = [...this.frame.back(x, y), z + LIFT * this.range];
+    const to = [...this.frame.back(eye[0], eye[1]), eye[2]];
     const at = (time) => from.map((start, axis) => start + time * (to[axis] - start));
     const crossed = [this.x, this.y].flatMap((lines, axis) => Array.from(lines, (line) => (line - from[axis]) / (to[axis] - from[axis])));
     const times = [0, ...crossed.filter((time) => time > 0 && time < 1).sort((one, two) => one - two), 1];
@@ -99,24 +87,15 @@ class Depth {
       const middle = at(moments[1]);
       const [across, up] = [cell(this.x, middle[0]), cell(this.y, middle[1])];
       if (!across || !up) continue;
-      const [first, half, last] = moments.map(at).map(([atX, atY, height]) => height - this.inCell(up[0], across[0], atX, atY));
+      const share = (lines, line, value) => [line, (value - lines[line]) / (lines[line + 1] - lines[line])];
+      const [first, half, last] = moments.map(at).map(([atX, atY, height]) =>
+        height - inCell(this.heights, this.x.length, share(this.x, across[0], atX), share(this.y, up[0], atY)));
       const [bend, slope] = [first - 2 * half + last, last - first];
       const turn = Math.abs(slope) < 2 * Math.abs(bend) ? half - (slope / (8 * bend)) * slope : half;
       if (Math.min(first, turn, last) < 0 && Math.max(first, turn, last) >= 0) return true;
     }
     return false;
   }
-}
-
-// What takes a picture's coordinates to those of the grid, by three of its corners.
-function toGrid(frame, x, y) {
-  const [[left, bottom], ...ends] = [[0, 0], [-1, 0], [0, -1]].map(([column, row]) => frame.place(x.at(column), y.at(row)));
-  const [[a, c], [b, d]] = ends.map(([across, up]) => [across - left, up - bottom]);
-  const size = a * d - b * c;
-  return (u, v) => {
-    const [across, up] = [((u - left) * d - (v - bottom) * b) / size, ((v - bottom) * a - (u - left) * c) / size];
-    return [x[0] + across * (x.at(-1) - x[0]), y[0] + up * (y.at(-1) - y[0])];
-  };
 }
 
 const mean = ([low, high]) => (low + high) / 2;
