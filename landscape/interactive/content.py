@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from workers.metric_names import MetricName, other_datasets
 
 from ..drawing import texts
+from ..drawing.appearance import DIVERGING
 from ..drawing.camera import NAMED, Camera, best_camera, plotly_box
-from ..drawing.missing import plateaus
-from ..drawing.path import network_marks
+from ..drawing.missing import edges, plateaus
+from ..drawing.path import network_marks, run_color
+from ..drawing.times import path_times, strong_color
 from ..facts import page_facts
 from ..figures.difference import check_same_grid, difference, joint_status
+from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 from ..grid.differences import own_values
 from ..record.checks import PointStatus
@@ -30,7 +33,7 @@ from .timed_paths import map_place, times_content
 
 # Plotly's names of matplotlib's marks.
 SYMBOLS = {"D": "diamond", "^": "triangle-up", "v": "triangle-down", "P": "cross", "X": "x", "h": "hexagon"}
-# Of a landscape with many groups of samples; each has a scale, about 1 kB.
+# Of a landscape with many groups of samples; each has a scale, about 2 kB.
 _MOST_DIFFERENCES = 60
 
 
@@ -39,6 +42,7 @@ def landscape_content(
 ) -> dict[str, Any]:
     """Returns a landscape as the page's JSON values; for arrays see ``_encoded``."""
     point, geometry = landscape.origin, landscape.geometry
+    axes = landscape.x, np.zeros(1) if landscape.y is None else landscape.y
     return {
         "name": name,
         "title": title(landscape),
@@ -48,8 +52,10 @@ def landscape_content(
         "geometry": None if geometry is None else geometry.to_distances.tolist(),
         "frames": {} if landscape.y is None else {aspect: _frame(landscape, aspect, cameras) for aspect in ASPECTS},
         "axis_labels": [texts.axis_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)],
-        "x": _encoded(landscape.x),
-        "y": None if landscape.y is None else _encoded(landscape.y),
+        "isLine": landscape.y is None,
+        # Of a line, all y are 0.
+        **{name: _encoded(axis) for name, axis in zip("xy", axes, strict=True)},
+        "bounds": [_encoded(_bounds(axis)) for axis in axes],
         "metrics": _all_encoded(landscape.metrics),
         "names": {metric: _name(landscape, metric) for metric in landscape.metrics},
         "datasets": [texts.main_dataset(landscape) or "main data set", *other_datasets(landscape.metrics)],
@@ -58,7 +64,8 @@ def landscape_content(
         "cover": _cover(landscape.status),
         "plateaus": {metric: _plateaus(landscape[metric], landscape.status) for metric in landscape.metrics},
         "scales": {metric: _scales(landscape, metric) for metric in landscape.metrics},
-        "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape),
+        "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape, landscape.checkpoints),
+        **_paths(landscape),
         "facts": page_facts(landscape),
         "origin": {
             "label": point.label(texts.unit_of(landscape)),
@@ -133,10 +140,35 @@ def _difference(
     scales = {metric: choose_scale(each, symmetric=True, metric=metric) for metric, each in shown.items()}
     return {
         "scales": {metric: {"auto": _as_json(scales[metric], each, metric)} for metric, each in shown.items()},
+        "used": [{metric: _used(scale, sign * values[metric]) for metric, scale in scales.items()} for sign in (1, -1)],
         "plateaus": {metric: _plateaus(each, status) for metric, each in values.items()},
         "note": "; ".join([_size(first), *texts.precision_notes(first, second)]),
         "estimate": "; ".join(texts.missed_notes(first, second)),
     }
+
+
+def _used(scale: Scale, values: NDArray[Any]) -> dict[str, Any]:
+    """Returns the ends of the heights of a difference, zero among them, and the part of the colours for them."""
+    heights = scale.heights(values)
+    ends = [float(end(heights, initial=0.0, where=np.isfinite(heights))) for end in (np.min, np.max)]
+    bottom, top = scale.height_range
+    if scale.flat:
+        bottom, top = ends = [-1.0, 1.0]
+    return {"ends": ends, "colours": colours(DIVERGING, *((end - bottom) / (top - bottom) for end in ends))}
+
+
+def colours(name: str, first: float = 0.0, last: float = 1.0) -> list[tuple[float, str]]:
+    """Returns a part of one of matplotlib's maps as plotly takes it: places from 0 to 1, and their colours."""
+    import matplotlib
+    from matplotlib.colors import to_hex
+
+    colors = matplotlib.colormaps[name]
+    return [(place, to_hex(colors(first + (last - first) * place))) for place in np.linspace(0, 1, 17).tolist()]
+
+
+def _bounds(axis: NDArray[Any]) -> NDArray[Any]:
+    """Returns the borders of the cells around an axis' points; that of a single one has room for its mark."""
+    return edges(axis) if len(axis) > 1 else axis + np.array([-0.6, 0.6])
 
 
 def _cover(status: NDArray[Any]) -> dict[str, str] | None:
@@ -211,23 +243,35 @@ def _as_json(scale: Scale, values: NDArray[Any], metric: str) -> dict[str, Any] 
     }
 
 
-def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
-    path = landscape.checkpoints
-    assert path is not None
-    places = (
-        {} if landscape.y is None else {aspect: map_place(landscape, _square(landscape, aspect)) for aspect in ASPECTS}
-    )
+def _paths(landscape: LandscapeData) -> dict[str, Any]:
+    """Returns the rows of checkpoints of each run's path, and of networks that belong to none, without the origin."""
+    paths, numbers = [], []
+    if landscape.checkpoints is not None:
+        paths = [rows.tolist() for rows in landscape.checkpoints.paths]
+        numbers = [landscape.checkpoints.number[rows].tolist() for rows in paths]
+    aspects = () if landscape.y is None else ASPECTS
     return {
-        "times": times_content(landscape, places),
-        "runs": [path.run_name(rows[0]) for rows in path.paths],
-        "paths": [rows.tolist() for rows in path.paths],
+        "paths": paths,
+        "walked": max(paths, key=len, default=[]),
         "networks": [row for row, _ in network_marks(landscape)],
+        # Of the player: the checkpoints of a single run, or the different numbers that those of several runs have.
+        "steps": numbers[0] if len(numbers) == 1 else sorted({number for each in numbers for number in each}),
+        "times": times_content(landscape, {aspect: _map_place(landscape, aspect) for aspect in aspects}),
+    }
+
+
+def _checkpoints(landscape: LandscapeData, path: CheckpointsData) -> dict[str, Any]:
+    count, timed = len(path.paths), path_times([landscape]) is not None
+    return {
+        "runs": [path.run_name(rows[0]) for rows in path.paths],
+        # The page chooses the colour of the first run, unless that is of the path's time.
+        "hues": [strong_color(run) if timed else run_color(run, "") or None for run in range(count)],
         "symbols": [SYMBOLS[style["marker"]] for _, style in network_marks(landscape)],
         "labels": [path.label(row, texts.unit_of(landscape)) for row in range(len(path.number))],
         "roles": [path.role(row) for row in range(len(path.number))],
         "number": path.number.tolist(),
         "x": _encoded(path.x),
-        "y": None if path.y is None else _encoded(path.y),
+        "y": _encoded(np.zeros_like(path.x) if path.y is None else path.y),
         "residual": _encoded(path.residual),
         "metrics": _all_encoded(path.metrics),
         "projected": _all_encoded(path.projected),
@@ -239,14 +283,14 @@ def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
     }
 
 
-def _square(landscape: LandscapeData, aspect: str) -> Callable[..., Any]:
-    """Returns what takes the plane's coordinates to those of a map that are as long upwards as across."""
+def _map_place(landscape: LandscapeData, aspect: str) -> Callable[..., Any]:
+    """Returns what takes the plane's coordinates to a map, on which those without lengths are as long up as across."""
     frame = choose_frame(landscape, aspect)
     assert landscape.y is not None
     if frame.geometry is not None:
-        return frame.place
+        return map_place(landscape, frame.place)
     across, up = (float(np.ptp(axis)) or 1.0 for axis in (landscape.x, landscape.y))
-    return lambda x, y: (x / across, y / up)
+    return map_place(landscape, lambda x, y: (x / across, y / up))
 
 
 def _all_encoded(arrays: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, str]]:

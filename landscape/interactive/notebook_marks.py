@@ -17,7 +17,7 @@ from ..record.checks import PointStatus
 from ..scales.frame import choose_frame
 from .content import SYMBOLS
 from .metric_views import MetricView, literal
-from .timed_paths import colour_scale, hex_colors, map_marks, map_place, plane_path, run_pieces
+from .timed_paths import arrow_colors, colour_scale, hex_colors, map_marks, map_place, plane_path, run_pieces
 
 # Pieces of the path between two checkpoints.
 _PIECES = 12
@@ -140,9 +140,9 @@ def _timed_marks(
         *(
             {
                 **_LINES, **_SILENT, "x": xs[first : last + 1], "y": ys[first : last + 1],
-                "line": {"color": colors[(first + last) // 2], "width": 3},
+                "line": {"color": color, "width": 3},
             }
-            for first, last in run_pieces(numbers)
+            for first, last, color in run_pieces(numbers, colors)
         ),
         # The legend's entry.
         {
@@ -157,7 +157,7 @@ def _timed_marks(
             **_POINTS, **_SILENT, "x": arrows[:, 1], "y": arrows[:, 2],
             "marker": {
                 "symbol": "arrow", "size": 13, "angle": arrows[:, 3], "line": _EDGE,
-                "color": [colors[each] for each in arrows[:, 0].round().astype(int)],
+                "color": arrow_colors(arrows, colors),
             },
         },
         *_end_marks(xs, ys, shown=index == 0),

@@ -16,17 +16,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from collectors.files.local_files import write_files
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
 
+from ..drawing.appearance import DIVERGING
 from ..drawing.camera import CameraChoice, offered_cameras
 from ..grid.data import LandscapeData
 from ..replacing import check_no_input
 from ..scales.frame import ASPECTS
-from .content import difference_content, landscape_content, title
+from .content import colours, difference_content, landscape_content, title
 
 SIZES = ("full", "small")
 SCRIPT_NAME = "plotly.min.js"
@@ -124,8 +123,8 @@ def page_html(
         "aspect": check_choice("aspect", aspect, ASPECTS),
         "camera": camera_shown,
         "cameras": list(cameras),
-        "colours": {name: _colours(colormap) for name, colormap in _COLOUR_MAPS.items()},
-        "diverging": _colours("RdBu_r"),
+        "colours": {name: colours(colormap) for name, colormap in _COLOUR_MAPS.items()},
+        "diverging": colours(DIVERGING),
     }
     if heading is None:
         heading = title(shown[0]) if len(shown) == 1 else f"{len(shown)} loss landscapes"
@@ -195,15 +194,6 @@ def _checked(landscapes: LandscapeData | Sequence[LandscapeData], *, may_be_empt
     if not every and not may_be_empty:
         raise wrong_value("landscapes", "at least one landscape", landscapes)
     return every
-
-
-def _colours(name: str) -> list[tuple[float, str]]:
-    """Returns places on a colour map, from 0 to 1, and their colours, as plotly takes them."""
-    import matplotlib
-    from matplotlib.colors import to_hex
-
-    colors = matplotlib.colormaps[name]
-    return [(place, to_hex(colors(place))) for place in np.linspace(0, 1, 17).tolist()]
 
 
 @functools.cache

@@ -34,17 +34,25 @@ def times_content(landscape: LandscapeData, places: dict[str, Callable[..., Any]
     found, _ = plane_path(landscape)
     runs = range(len(found.paths))
     drawn = {aspect: [map_marks(landscape, run, place) for run in runs] for aspect, place in places.items()}
+    colours = [hex_colors(times, run, found.number[rows]) for run, rows in enumerate(found.paths)]
     return {
         "low": times.low,
         "high": times.high,
         "label": f"{times.unit} along the path",
         "ramps": [colour_scale(run) for run in runs],
-        "pieces": [run_pieces(found.number[rows]) for rows in found.paths],
-        "colours": [hex_colors(times, run, found.number[rows]) for run, rows in enumerate(found.paths)],
+        "pieces": [run_pieces(found.number[rows], colors) for rows, colors in zip(found.paths, colours, strict=True)],
+        "colours": colours,
         "drawn": {
             aspect: [
-                {"dots": found.paths[run][dots.rows].tolist(), "arrows": arrows.tolist(), "chevrons": chevrons.tolist()}
-                for run, (dots, arrows, chevrons) in enumerate(each)
+                {
+                    "dots": rows[dots.rows].tolist(),
+                    "arrows": {
+                        **dict(zip(("x", "y", "angle"), arrows[:, 1:].T.tolist(), strict=True)),
+                        "color": arrow_colors(arrows, colors),
+                    },
+                    "chevrons": chevrons.tolist(),
+                }
+                for rows, colors, (dots, arrows, chevrons) in zip(found.paths, colours, each, strict=True)
             ]
             for aspect, each in drawn.items()
         },
@@ -130,9 +138,14 @@ def path_numbers(
     return [(row, *(np.subtract(spot, points[row]) * 96 / 72).round(1).tolist()) for row, spot in spots.items()]
 
 
-def run_pieces(numbers: NDArray[Any]) -> list[list[int]]:
-    """Returns the first and last checkpoint, both included, of each piece of a path that has a colour of its own."""
-    return [[piece.start, piece.stop - 1] for piece, _ in pieces(numbers, _PIECES)]
+def run_pieces(numbers: NDArray[Any], colors: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Returns the first and last checkpoint, both included, and the colour of each piece of a path that has its own."""
+    ends = [(piece.start, piece.stop - 1) for piece, _ in pieces(numbers, _PIECES)]
+    return [(first, last, colors[(first + last) // 2]) for first, last in ends]
+
+
+def arrow_colors(arrows: NDArray[np.float64], colors: Sequence[str]) -> list[str]:
+    return [colors[each] for each in arrows[:, 0].round().astype(int)]
 
 
 def hex_colors(times: Times, run: int, numbers: Any) -> list[str]:

@@ -8,7 +8,6 @@ class Scale {
     Object.assign(this, { kind, low, high, threshold, bottom, top, levels, texts, empty, flat });
   }
 
-  // The scale of heights.
   get tall() {
     const { bottom: low, top: high } = this;
     return low === this.low && high === this.high ? this : new Scale({ ...this, low, high, levels: null, texts: null });
@@ -36,7 +35,6 @@ class Scale {
     return this.flat ? [low - half, low + half] : [low, this.height(this.high)];
   }
 
-  // Start, end and distance of contour lines, in heights.
   contours(count) {
     const [low, high] = this.ends;
     const size = (high - low) / (count + 1);
@@ -78,7 +76,6 @@ class Scale {
   }
 }
 
-// The title of an axis or a colour bar of values.
 const valueTitle = (text, { kind }, more = {}) =>
   titled(plotText(text + ({ log: " (log scale)", symlog: " (log scale around 0)" }[kind] ?? "")), more);
 
@@ -129,16 +126,3 @@ function scaleFor(cards, { scale, low, high }) {
 // Red, green and blue of a colour that is written as "#rrggbb" or "rgb(r,g,b)".
 const channels = (text) =>
   text[0] === "#" ? [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16)) : text.match(/\d+/g).map(Number);
-
-const rgb = (values) => `rgb(${values.map(Math.round).join(",")})`;
-
-// The part of a colour scale between two heights, given the heights of the whole: the same height keeps its colour.
-function partOf(colours, [low, high], [bottom, top]) {
-  const stops = colours.map(([, text]) => channels(text));
-  return Array.from({ length: 33 }, (_, index) => {
-    const height = low + ((high - low) * index) / 32;
-    const place = clamp((height - bottom) / (top - bottom), 0, 1) * (colours.length - 1);
-    const first = Math.min(Math.floor(place), colours.length - 2);
-    return [index / 32, rgb(stops[first].map((value, channel) => value + (place - first) * (stops[first + 1][channel] - value)))];
-  });
-}

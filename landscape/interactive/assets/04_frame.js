@@ -54,13 +54,13 @@ class Frame {
   }
 
   // A grid for Plotly, whose maps are rectangles: the coordinates of columns and rows, and values row by row. Those of an
-  // oblique plane are read off on a fine grid that covers it. "how" is "between" for values interpolated bilinearly, as
-  // contours are, or "cells".
-  grid(x, y, rows, how) {
+  // oblique plane are read off on a fine grid that covers it, interpolated bilinearly as contours are, or as cells.
+  grid(landscape, rows, cells) {
+    const { x, y } = landscape;
     if (!this.oblique) return { ...this.sides(x, y), z: rows };
-    const ends = [x, y].map((axis) => (how === "cells" || axis.length < 2 ? edges(axis) : [axis[0], axis.at(-1)]));
+    const ends = landscape.ends(cells);
     const [left, right, bottom, top] = this.limits(...ends);
-    const size = (how === "cells" ? CELL_PIXELS : CONTOUR_PIXELS) / Math.max(right - left, top - bottom);
+    const size = (cells ? CELL_PIXELS : CONTOUR_PIXELS) / Math.max(right - left, top - bottom);
     const steps = [Math.ceil((right - left) * size), Math.ceil((top - bottom) * size)];
     const [u, v] = [[left, right, steps[0]], [bottom, top, steps[1]]].map(([low, high, count]) =>
       Array.from({ length: count + 1 }, (_, index) => low + ((high - low) * index) / count));
@@ -71,7 +71,7 @@ class Frame {
         const inside = clamp(value, ...ends[axis]);
         return Math.abs(value - inside) < 1e-9 * (ends[axis][1] - ends[axis][0]) ? inside : NaN;
       });
-      if (how === "between") return bilinear(x, y, values, atX, atY);
+      if (!cells) return bilinear(x, y, values, atX, atY);
       return Number.isNaN(atX + atY) ? NaN : values[nearest(y, atY) * x.length + nearest(x, atX)];
     };
     return { x: u, y: v, z: v.map((up) => finite(u.map((across) => read(across, up)))) };

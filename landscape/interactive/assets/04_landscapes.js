@@ -1,4 +1,4 @@
-// A landscape as the page holds it, and the difference of two.
+// A landscape as the page holds it, and the difference of two. What its fields mean, landscape/interactive/content.py says.
 
 // More would be a grey veil.
 const MOST_DOTS = 4000;
@@ -8,16 +8,6 @@ class Landscape {
     Object.assign(this, fields);
     [this.columns, this.rows] = [this.x.length, this.y.length];
     this.thin = this.rows < 2 || this.columns < 2;
-    this.times = this.checkpoints?.times;
-    // The rows of each run's path; rows of different runs are never joined.
-    this.paths = this.checkpoints?.paths ?? [];
-    // The longest path.
-    this.walked = this.paths.reduce((longest, rows) => (rows.length > longest.length ? rows : longest), []);
-    // Networks that belong to no run, without the origin, which has its star.
-    this.networks = this.checkpoints?.networks ?? [];
-    // The player's steps: the checkpoints of a single run, or the different numbers that those of several runs have.
-    const numbers = this.paths.flat().map((row) => this.checkpoints.number[row]);
-    this.steps = this.paths.length < 2 ? numbers : [...new Set(numbers)].sort((one, two) => one - two);
   }
 
   // How far two points lie apart in weight space, or in coordinates where the directions' lengths are not known.
@@ -35,9 +25,13 @@ class Landscape {
     });
   }
 
-  // The coordinates of grid points, by their indices.
   points(indices) {
     return { x: indices.map((index) => this.x[index % this.columns]), y: indices.map((index) => this.y[Math.floor(index / this.columns)]) };
+  }
+
+  // The ends of x and of y: the first and last points or, of "cells" and where there is one point, the borders of their cells.
+  ends(cells) {
+    return [this.x, this.y].map((axis, at) => (cells || axis.length < 2 ? this.bounds[at] : axis)).map((axis) => [axis[0], axis.at(-1)]);
   }
 
   // What a function returns of each point, row by row.
@@ -46,22 +40,16 @@ class Landscape {
     return Array.from(this.y, (_y, row) => Array.from(this.x, (_x, column) => read(row * columns + column, row, column)));
   }
 
-  values(metric) {
-    return this.metrics[metric] ?? new Float64Array(this.columns * this.rows).fill(NaN);
-  }
-
-  // A value between the points, interpolated bilinearly.
   between(metric, x, y) {
-    return bilinear(this.x, this.y, this.values(metric), x, y);
+    return bilinear(this.x, this.y, this.metrics[metric], x, y);
   }
 
-  // The values by row, drawn on a scale, for Plotly.
   drawn(metric, scale) {
-    const heights = this.values(metric).map((value) => scale.drawn(value));
+    const heights = this.metrics[metric].map((value) => scale.drawn(value));
     return Array.from({ length: this.rows }, (_, row) => heights.subarray(row * this.columns, (row + 1) * this.columns));
   }
 
-  // A metric in words, with the data set where there are several: "loss on test".
+  // With the data set where there are several: "loss on test".
   text(metric) {
     return this.names[metric]?.text ?? metric;
   }
@@ -76,7 +64,6 @@ class Landscape {
     return metrics[this.names[metric]?.standard_error];
   }
 
-  // The points that have a status, by their indices.
   at(status) {
     return [...this.status.keys()].filter((index) => this.status[index] === status);
   }
@@ -92,14 +79,14 @@ class Landscape {
 
   // What pictures show at a pending point: the value of the measured point whose coarse cell covers it. NaN elsewhere.
   coarse(index, metric) {
-    const value = this.cover ? this.values(metric)[this.cover[index]] : NaN;
+    const value = this.cover ? this.metrics[metric][this.cover[index]] : NaN;
     return Number.isFinite(value) ? value : NaN;
   }
 
   // The measured points, where they are fewer than the coarse cells and not too many for a dot each.
   marked(metric) {
     if (!this.cover) return [];
-    const found = this.at(MEASURED).filter((index) => Number.isFinite(this.values(metric)[index]));
+    const found = this.at(MEASURED).filter((index) => Number.isFinite(this.metrics[metric][index]));
     const coarse = this.status.filter((_, index) => Number.isFinite(this.coarse(index, metric))).length;
     return found.length < coarse && found.length <= MOST_DOTS ? found : [];
   }
@@ -108,7 +95,7 @@ class Landscape {
   missing(index, metric) {
     if (!Number.isNaN(this.coarse(index, metric))) return "coarse";
     if (this.status[index] === PENDING || this.status[index] === FAILED) return STATUS[this.status[index]];
-    return Number.isFinite(this.values(metric)[index]) ? null : "not finite";
+    return Number.isFinite(this.metrics[metric][index]) ? null : "not finite";
   }
 
   csv() {
@@ -123,17 +110,14 @@ class Landscape {
   }
 }
 
-// A landscape from the page's JSON.
-const readLandscape = ({ checkpoints: path, y, frames, ...content }) => new Landscape({
-  ...content,
-  isLine: !y,
-  y: y ?? Float64Array.of(0),
-  checkpoints: path && { ...path, y: path.y ?? new Float64Array(path.number.length) },
-  frames: Object.fromEntries(Object.entries(frames).map(([aspect, frame]) => [aspect, new Frame(frame, aspect)])),
+const readLandscape = ({ frames, ...content }) => new Landscape({
+  ...content, frames: Object.fromEntries(Object.entries(frames).map(([aspect, frame]) => [aspect, new Frame(frame, aspect)])),
 });
 
+const PATHLESS = { paths: [], walked: [], networks: [], steps: [], times: null };
+
 // First minus second: all metrics of two landscapes, or two metrics of one, which are known at the same points.
-function differenceOf(first, second, { metrics, scales, plateaus, note, estimate, ...points }) {
+function differenceOf(first, second, { metrics, scales, used, plateaus, note, estimate, ...points }) {
   const parts = metrics ? metrics.map((metric) => first.text(metric)) : [first.name, second.name];
   const title = parts.join(" \u2212 ");
   const shared = Object.keys(first.metrics).filter((name) => name in second.metrics && !first.names[name].is_error);
@@ -141,9 +125,10 @@ function differenceOf(first, second, { metrics, scales, plateaus, note, estimate
   // Two metrics of one landscape are a metric of their own.
   const own = (values) => (metrics ? mapping([[title, Object.values(values)[0]]]) : values);
   return new Landscape({
-    ...first, ...points, title, note, checkpoints: null, isDifference: true, only: metrics ? title : null,
+    ...first, ...points, title, note, checkpoints: null, ...PATHLESS, isDifference: true, only: metrics ? title : null,
     name: ["difference", ...parts].join("_"),
     scales: own(scales),
+    used: own(used),
     plateaus: own(plateaus),
     facts: [["difference", title], ...(metrics ? [["landscape", first.title]] : [["first", first.title], ["second", second.title]])],
     names: metrics ? mapping([]) : first.names,

@@ -1,5 +1,5 @@
 // Coarse cells of an unfinished landscape: each shows the value of a measured point nearby, washed out and hatched. Which
-// point that is, Python says (landscape/sampling/coarse_cells.py). They are for looking at alone: no number of the page, no
+// point that is, Python says (landscape/sampling/grids.py). They are for looking at alone: no number of the page, no
 // profile and no file has them.
 
 const COARSE_OPACITY = 0.55;
@@ -16,14 +16,13 @@ function coarseTraces({ landscape, metric, scale, frame }, grid) {
 
 // A map of cells that does not answer to the pointer.
 const cellTrace = (name, landscape, rows, frame, { colorscale, zmin, zmax }, more = {}) => ({
-  name, type: "heatmap", ...frame.grid(landscape.x, landscape.y, rows, "cells"), zmin, zmax, colorscale,
+  name, type: "heatmap", ...frame.grid(landscape, rows, true), zmin, zmax, colorscale,
   showscale: false, hoverinfo: "skip", hoverongaps: false, zsmooth: false, ...more,
 });
 
 // Lines from corner to corner, along every unbroken run of cells on some diagonals of the grid.
 function hatching(landscape, isCoarse, frame) {
-  const { rows, columns } = landscape;
-  const [x, y] = [bounds(landscape.x), bounds(landscape.y)];
+  const { rows, columns, bounds: [x, y] } = landscape;
   const step = Math.max(1, Math.round(Math.max(rows, columns) / HATCHES));
   const [across, up] = [[], []];
   for (let diagonal = 0; diagonal < rows + columns - 1; diagonal += step) {
@@ -41,41 +40,34 @@ function hatching(landscape, isCoarse, frame) {
   return strokes("hatching", frame.placeAll(across, up), { color: colour("card"), width: 1 });
 }
 
-// The n + 1 bounds of the cells around n coordinates.
-function bounds(axis) {
-  const [low, high] = edges(axis);
-  return [low, ...Array.from(axis.slice(1), (value, index) => (axis[index] + value) / 2), high];
-}
-
 // Flat pieces of a surface, at the heights of the points from which coarse cells take their values; nothing where there are none.
 function plateaus({ landscape, metric, scale, colours, frame }) {
   const pieces = landscape.plateaus[metric] ?? [];
   if (!pieces.length) return [];
-  const mesh = { x: [], y: [], z: [], i: [], j: [], k: [], facecolor: [] };
-  const outline = { x: [], y: [], z: [] };
   // A cell at the border does not reach beyond it.
-  const [x, y] = [landscape.x, landscape.y].map((axis) => bounds(axis).map((value) => clamp(value, axis[0], axis.at(-1))));
-  const [low, high] = scale.ends;
-  const paint = partOf(colours, scale.ends, scale.ends);
+  const [x, y] = landscape.ends(false).map((ends, axis) => landscape.bounds[axis].map((bound) => clamp(bound, ...ends)));
+  const rings = pieces.flatMap(([top, bottom, left, right]) => [[left, top], [right, top], [right, bottom], [left, bottom]]);
+  const heights = pieces.map(([, , , , index]) => scale.drawn(landscape.metrics[metric][index]));
+  const corners = {
+    ...frame.placeAll(rings.map(([at]) => x[at]), rings.map(([, at]) => y[at])), z: heights.flatMap((height) => Array(4).fill(height)),
+  };
+  const closed = (places) => pieces.flatMap((_, piece) => [...places.slice(4 * piece, 4 * piece + 4), places[4 * piece], null]);
+  const outline = { x: closed(corners.x), y: closed(corners.y), z: closed(corners.z) };
+  const triangles = (one, other) => pieces.flatMap((_, piece) => [4 * piece + one, 4 * piece + other]);
   const page = channels(colour("card"));
-  for (const [first, [top, bottom, left, right, index]] of pieces.entries()) {
-    const height = scale.drawn(landscape.values(metric)[index]);
-    const ring = frame.placeAll([x[left], x[right], x[right], x[left]], [y[top], y[top], y[bottom], y[bottom]]);
-    for (const [axis, places] of Object.entries({ ...ring, z: Array(4).fill(height) })) {
-      mesh[axis].push(...places);
-      outline[axis].push(...places, places[0], null);
-    }
-    for (const [axis, corners] of [["i", [0, 0]], ["j", [1, 2]], ["k", [2, 3]]]) mesh[axis].push(...corners.map((corner) => 4 * first + corner));
-    const own = channels(paint[Math.round((32 * (height - low)) / (high - low))][1]);
-    const mixed = rgb(own.map((value, channel) => COARSE_OPACITY * value + (1 - COARSE_OPACITY) * page[channel]));
-    mesh.facecolor.push(mixed, mixed);
-  }
+  const washed = colours.map(([place, text]) =>
+    [place, `rgb(${channels(text).map((value, channel) => Math.round(COARSE_OPACITY * value + (1 - COARSE_OPACITY) * page[channel]))})`]);
+  const [cmin, cmax] = scale.ends;
   const light = { ambient: 1, diffuse: 0, specular: 0, fresnel: 0 };
   // The measured points themselves, where they are fewer than coarse cells.
   const there = landscape.marked(metric);
-  const dots = { ...frame.placed(landscape.points(there)), z: there.map((index) => scale.drawn(landscape.values(metric)[index])) };
+  const dots = { ...frame.placed(landscape.points(there)), z: there.map((index) => scale.drawn(landscape.metrics[metric][index])) };
   return [
-    { name: "coarse", type: "mesh3d", ...mesh, flatshading: true, lighting: light, hoverinfo: "none", showscale: false },
+    {
+      name: "coarse", type: "mesh3d", ...corners, i: triangles(0, 0), j: triangles(1, 2), k: triangles(2, 3), intensitymode: "cell",
+      intensity: heights.flatMap((height) => [height, height]), colorscale: washed, cmin, cmax, flatshading: true, lighting: light,
+      hoverinfo: "none", showscale: false,
+    },
     strokes("outlines", outline, { color: colour("line-strong"), width: 1 }, IN_SPACE),
     marks("measured", dots, { size: there.length > 150 ? 1 : 2, color: colour("text") }, IN_SPACE),
   ];
@@ -83,7 +75,7 @@ function plateaus({ landscape, metric, scale, colours, frame }) {
 
 // A line's coarse cells: steps at the height of the point from which they take their value.
 function coarseSteps({ landscape, metric }) {
-  const ends = bounds(landscape.x);
+  const [ends] = landscape.bounds;
   const steps = Array.from(landscape.x, (_, index) => [index, landscape.coarse(index, metric)]).filter(([, value]) => Number.isFinite(value));
   const places = { x: steps.flatMap(([index]) => [ends[index], ends[index + 1], null]), y: steps.flatMap(([, value]) => [value, value, null]) };
   return strokes("coarse", places, { color: colour("accent"), width: 2, dash: "dot" }, { opacity: COARSE_OPACITY });

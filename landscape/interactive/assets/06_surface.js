@@ -36,16 +36,16 @@ function ribbon(name, points, width, frame, color = points.map((point) => point[
 
 // A path lies on the surface between its checkpoints, where a straight line would run through hills.
 function draped({ landscape, metric, scale }, lift) {
-  const { checkpoints: path, paths } = landscape;
+  const { checkpoints: path, paths, times } = landscape;
   const projected = path?.projected[metric];
   const points = [];
   for (const [run, rows] of projected ? paths.entries() : []) {
     // A gap: nothing joins the end of a run with the start of the next.
-    if (run) points.push([null, null, null, runColour(run - 1, colour("path"))]);
+    if (run) points.push([null, null, null, hue(landscape, run - 1, colour("path"))]);
     for (const [step, row] of rows.entries()) {
       const next = rows[step + 1] ?? row;
       const [from, to] = [row, next].map((each) => scale.tall.drawn(projected[each]));
-      const own = path.times ? path.times.colours[run][step] : runColour(run, colour("path"));
+      const own = times ? times.colours[run][step] : hue(landscape, run, colour("path"));
       const pieces = next === row ? 1 : piecesBetween(landscape, row, next);
       for (let piece = 0; piece < pieces; piece += 1) {
         const share = piece / pieces;
@@ -67,9 +67,8 @@ function thinGrid(landscape, { z: heights, cmin, cmax, colorscale }, frame) {
 
 function pathTraces(card) {
   const { landscape, metric, scale, frame, standing, pointed } = card;
-  const { origin, paths, isDifference } = landscape;
+  const { origin, paths, isDifference, times } = landscape;
   const path = frame.placed(landscape.checkpoints);
-  const times = path?.times;
   const [low, high] = scale.tall.ends;
   const lift = (high - low) / 100;
   const raised = (values) => values.map((value) => scale.tall.drawn(value) + lift);
@@ -78,7 +77,7 @@ function pathTraces(card) {
   const place = { ...frame.placeAll(ofOrigin.map(() => origin.x), ofOrigin.map(() => origin.y ?? 0)), z: raised(ofOrigin) };
   const light = { color: "#ffffff", width: 2 };
   const hues = standing.map((_, run) => hue(landscape, run, colour("current")));
-  const points = paths.flatMap((rows, run) => rows.map(() => runColour(run, colour("path-point"))));
+  const points = paths.flatMap((rows, run) => rows.map(() => hue(landscape, run, colour("path-point"))));
   const rows = times ? times.drawn[frame.aspect].flatMap(({ dots }) => dots) : paths.flat();
   const dots = times ? { size: 2, color: "#ffffff", line: EDGE } : { size: 3, color: points, line: { color: colour("path"), width: 1 } };
   return [
@@ -88,7 +87,7 @@ function pathTraces(card) {
     marks("current", placed(standing, card), { size: 7, color: hues, line: light }, IN_SPACE),
     marks("mark", placed([pointed], card), { size: 6, color: colour("mark"), symbol: "circle", line: light }, IN_SPACE),
     marks("networks", ofRows(landscape.networks), { size: 5, symbol: "diamond", color: "#ffffff", line: EDGE }, IN_SPACE),
-    ...(times ? [ribbon("arrows", chevrons(card, times, 1.5 * lift), 6, frame)] : []),
+    ...(times ? [ribbon("arrows", chevrons(card, 1.5 * lift), 6, frame)] : []),
   ];
 }
 

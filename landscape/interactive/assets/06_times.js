@@ -2,18 +2,11 @@
 // has found (landscape/interactive/timed_paths.py); short paths have one colour, and a dot at every checkpoint.
 
 // The pieces of a path on the map, each of one colour, and its arrowheads.
-function timedLines(path, frame, run) {
-  const { times, paths } = path;
-  const [rows, colours] = [paths[run], times.colours[run]];
-  const lines = times.pieces[run].map(([first, last]) => {
-    const line = { color: colours[(first + last) >> 1], width: 3.2 };
-    return strokes("time", placesOf(path, rows.slice(first, last + 1)), line);
-  });
-  const { arrows } = times.drawn[frame.aspect][run];
-  return [...lines, marks("arrows", frame.placeAll(arrows.map(([, x]) => x), arrows.map(([, , y]) => y)), {
-    symbol: "arrow", size: 14, angle: arrows.map(([, , , angle]) => angle), line: EDGE,
-    color: arrows.map(([place]) => colours[Math.round(place)]),
-  }, SILENT)];
+function timedLines({ times, paths }, path, frame, run) {
+  const lines = times.pieces[run].map(([first, last, color]) =>
+    strokes("time", placesOf(path, paths[run].slice(first, last + 1)), { color, width: 3.2 }));
+  const { x, y, ...turned } = times.drawn[frame.aspect][run].arrows;
+  return [...lines, marks("arrows", frame.placeAll(x, y), { symbol: "arrow", size: 14, line: EDGE, ...turned }, SILENT)];
 }
 
 // Numbers of checkpoints beside a path, where Python found room for them on a map of usual size.
@@ -21,7 +14,7 @@ const LEAST_NUMBERED = 400;
 
 function pathNumbers(landscape, frame, width) {
   const path = frame.placed(landscape.checkpoints);
-  const found = path?.times && width >= LEAST_NUMBERED ? path.times.numbers[frame.aspect] : [];
+  const found = landscape.times && width >= LEAST_NUMBERED ? landscape.times.numbers[frame.aspect] : [];
   return found.map(([row, right, up]) => ({
     name: "number", x: path.x[row], y: path.y[row], text: String(path.number[row]), showarrow: false, xshift: right, yshift: up,
     xanchor: "center", yanchor: "middle", borderpad: 0, font: { color: "#ffffff", size: 11, shadow: "auto" },
@@ -41,29 +34,25 @@ const timeBars = (times) => times.ramps.map((ramp, run) => {
   }, SILENT);
 });
 
-// The colour of a run as a whole.
-const hue = (landscape, run, first) => landscape.times?.ramps[run][2][1] ?? runColour(run, first);
+// The colour of a run as a whole; that of the first one, where it has no colours of time, depends on what is below it.
+const hue = ({ checkpoints }, run, first) => checkpoints.hues[run] ?? first;
 
 // How much higher a map is with the bars.
 const timeBarHeight = (times) => times ? 48 + 8 * times.ramps.length : 0;
 
 // The sizes of a path's marks: nothing where a dot would touch another.
-function dotSizes({ times, paths }, frame, run, size) {
-  const dots = new Set(times?.drawn[frame.aspect][run].dots);
-  return times ? paths[run].map((row) => (dots.has(row) ? size : 0)) : size;
-}
+const dotSizes = ({ times, paths }, frame, run, size) =>
+  (times ? paths[run].map((row) => (times.drawn[frame.aspect][run].dots.includes(row) ? size : 0)) : size);
 
 // On the surface an arrowhead is a chevron, whose three points lie at the height of the path.
-const chevrons = ({ landscape, metric, scale, frame }, times, lift) =>
-  times.drawn[frame.aspect].flatMap(({ arrows, chevrons: each }, run) => each.flatMap((points, index) => {
-    const own = times.colours[run][Math.round(arrows[index][0])];
-    return [...points.map(([x, y]) => [x, y, scale.drawn(landscape.between(metric, x, y)) + lift, own]), [null, null, null, "#ffffff"]];
-  }));
+const chevrons = ({ landscape, metric, scale, frame }, lift) =>
+  landscape.times.drawn[frame.aspect].flatMap(({ arrows, chevrons: each }) => each.flatMap((points, index) =>
+    [...points.map(([x, y]) => [x, y, scale.drawn(landscape.between(metric, x, y)) + lift, arrows.color[index]]), [null, null, null, "#ffffff"]]));
 
 // How many pieces of a path between two checkpoints follow the surface.
 function piecesBetween(landscape, from, to) {
-  const { x, y, times } = landscape.checkpoints;
-  if (!times) return 12;
+  const { x, y } = landscape.checkpoints;
+  if (!landscape.times) return 12;
   const cells = [[x, landscape.x], [y, landscape.y]].map(([places, axis]) => ((places[to] - places[from]) * (axis.length - 1)) / (axis.at(-1) - axis[0]));
   return clamp(Math.ceil(4 * Math.hypot(...cells)), 1, 12);
 }

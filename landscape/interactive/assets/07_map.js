@@ -5,12 +5,12 @@ const GAPS = ["pending", "failed", "not finite", "interpolated"];
 function mapTraces(card) {
   const { landscape, metric, scale, settings, colours, frame } = card;
   const rows = landscape.drawn(metric, scale);
-  const [zmin, zmax] = landscape.isDifference ? usedEnds(rows) : scale.ends;
-  const colorscale = landscape.isDifference ? partOf(colours, [zmin, zmax], scale.ends) : colours;
+  // Of a difference, colours of a sign that does not occur are left out.
+  const { ends: [zmin, zmax], colours: colorscale } = landscape.used?.[metric] ?? { ends: scale.ends, colours };
   const cells = settings.map === "cells" || landscape.thin || scale.flat;
   const grid = {
-    name: "grid", ...frame.grid(landscape.x, landscape.y, rows, cells ? "cells" : "between"), zmin, zmax, colorscale,
-    hoverinfo: "none", connectgaps: false, hoverongaps: true, colorbar: colourBar(landscape.values(metric), landscape.text(metric), scale),
+    name: "grid", ...frame.grid(landscape, rows, cells), zmin, zmax, colorscale,
+    hoverinfo: "none", connectgaps: false, hoverongaps: true, colorbar: colourBar(landscape.metrics[metric], landscape.text(metric), scale),
     ...(cells ? { type: "heatmap", zsmooth: false }
       : { type: "contour", autocontour: false, contours: { ...scale.contours(16), coloring: "fill" }, line: { width: 0.7, color: colour("contour") } }),
   };
@@ -20,13 +20,6 @@ function mapTraces(card) {
     grid, gapTrace(card), ...coarseTraces(card, grid), measuredTrace(card, cells), ...mapPath(card),
     ...(gaps ? [cellTrace("beside", landscape, rows, frame, grid, { connectgaps: false })] : []),
   ];
-}
-
-// Of a difference, the heights that occur, with zero among them: a sign that does not occur needs no colours.
-function usedEnds(rows) {
-  const [low, high] = finiteRange(rows.flatMap((row) => [...row]));
-  const [bottom, top] = [Math.min(low || 0, 0), Math.max(high || 0, 0)];
-  return top > bottom ? [bottom, top] : [-1, 1];
 }
 
 function colourBar(values, name, scale) {
@@ -66,12 +59,9 @@ function measuredTrace({ landscape, metric, frame }, cells) {
   return marks("measured", frame.placed(landscape.points(shown)), marker, SILENT);
 }
 
-const runColour = (run, first) => (run === 0 ? first : ["#ff9f1c", "#ff70c0", "#7bf1d6", "#ffe45e"][(run - 1) % 4]);
-
 function mapPath({ landscape, frame }) {
-  const { origin, paths, networks, isDifference } = landscape;
+  const { origin, paths, networks, isDifference, times } = landscape;
   const path = frame.placed(landscape.checkpoints);
-  const times = path?.times;
   // Between two runs there is a gap.
   const joined = paths.flatMap((rows, run) => (run ? [null, ...rows] : rows));
   const ends = paths.filter((rows) => rows.length > 1);
@@ -87,11 +77,11 @@ function mapPath({ landscape, frame }) {
   const all = (field) => named.map((one) => one[field]);
   return [
     strokes("halo", placesOf(path, joined), { color: "rgba(20,20,20,0.75)", width: times ? 5.5 : 4 }),
-    ...(times ? paths.flatMap((_, run) => timedLines(path, frame, run)) : []),
+    ...(times ? paths.flatMap((_, run) => timedLines(landscape, path, frame, run)) : []),
     ...paths.map((rows, run) => marks(run ? `path ${run}` : "path", { ...placesOf(path, rows), customdata: rows }, {
-      size: dotSizes(path, frame, run, 5), color: times ? "#ffffff" : runColour(run, "#ffffff"),
-      line: { color: "#1a1a1a", width: dotSizes(path, frame, run, 0.8) },
-    }, { mode: times ? "markers" : "lines+markers", line: { color: runColour(run, "#ffffff"), width: 1.8 } })),
+      size: dotSizes(landscape, frame, run, 5), color: times ? "#ffffff" : hue(landscape, run, "#ffffff"),
+      line: { color: "#1a1a1a", width: dotSizes(landscape, frame, run, 0.8) },
+    }, { mode: times ? "markers" : "lines+markers", line: { color: hue(landscape, run, "#ffffff"), width: 1.8 } })),
     ...(times ? timeBars(times) : []),
     marks("ends", placesOf(path, [...ends.map((rows) => rows[0]), ...ends.map((rows) => rows.at(-1))]), {
       size: each(10, 15), symbol: each("square", "circle-open"), color: each("#4cc9f0", "#ff4d6d"),
@@ -114,8 +104,7 @@ const LETTER_PIXELS = 6.2;
 function mapLayout({ landscape, map: { clientWidth: width, clientHeight: height }, frame }, cells) {
   // The profile's handles lie on the frame and would cover numbers that are closer to it.
   const axis = { ...flatAxis(), showgrid: false, ticklabelstandoff: 8, automargin: true, constrain: "domain" };
-  const range = (values) => (cells || values.length < 2 ? edges(values) : [values[0], values.at(-1)]);
-  const [left, right, bottom, top] = frame.limits(range(landscape.x), range(landscape.y));
+  const [left, right, bottom, top] = frame.limits(...landscape.ends(cells));
   const bar = timeBarHeight(landscape.times);
   const [x, y] = frame.labels.map((text, index) => {
     // To scale, the axis has distances, while x and y are the names of the plane's coordinates.
@@ -138,12 +127,6 @@ function mapLayout({ landscape, map: { clientWidth: width, clientHeight: height 
   };
 }
 
-// A range that shows the cells of all points in full.
-function edges(axis) {
-  if (axis.length === 1) return [axis[0] - 0.6, axis[0] + 0.6];
-  return [axis[0] - (axis[1] - axis[0]) / 2, axis.at(-1) + (axis.at(-1) - axis.at(-2)) / 2];
-}
-
 // What moves: cheap to redraw, because no trace is computed again.
 function mapShapes({ landscape, line: ends, come, pointed, frame }) {
   const path = frame.placed(landscape.checkpoints);
@@ -161,7 +144,7 @@ function mapShapes({ landscape, line: ends, come, pointed, frame }) {
   }
   for (const [run, rows] of come.entries()) {
     // At its end a path shows its own colours.
-    if (rows.length < 2 || (path.times && rows.length === path.paths[run].length)) continue;
+    if (rows.length < 2 || (landscape.times && rows.length === landscape.paths[run].length)) continue;
     const points = rows.map((row) => `${path.x[row]},${path.y[row]}`);
     found.push(line(run ? `walked ${run}` : "walked", "path", { path: `M ${points.join(" L ")}` }, runHue(run), 2.5));
   }

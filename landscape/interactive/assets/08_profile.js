@@ -27,7 +27,7 @@ function band(x, values, error, fillcolor, [below, above] = ["below", "above"]) 
 
 function lineTraces({ landscape, metric, standing, pointed }) {
   const { checkpoints: path, origin, networks } = landscape;
-  const values = landscape.values(metric);
+  const values = landscape.metrics[metric];
   const error = landscape.errorOf(metric);
   const x = [...landscape.x];
   const symbol = Array.from(landscape.status, (status) => (status === INTERPOLATED ? "circle-open" : "circle"));

@@ -99,10 +99,9 @@ const placeWords = (landscape, x, y) => landscape.isLine ? shortText(x, 3) : `($
 const noValueWords = (landscape, metric) =>
   `There is no finite value of ${landscape.text(metric)}${landscape.count(PENDING) ? " yet" : ""}.`;
 
-// Range, minimum, what is missing, and the paths.
 function summaryOf(landscape, metric, scale) {
   const { networks, paths, checkpoints: path, columns, rows } = landscape;
-  const values = landscape.values(metric);
+  const values = landscape.metrics[metric];
   const [low, high] = finiteRange(values);
   if (Number.isNaN(low)) return noValueWords(landscape, metric);
   const at = values.indexOf(low);
@@ -130,7 +129,6 @@ function pathWords(landscape, metric, rows, run) {
   return `${name} has ${rows.length} checkpoints, from ${end(rows[0])}, to ${end(rows.at(-1))}.`;
 }
 
-// Range and minimum of one curve.
 function curveText(name, points) {
   const [low, high] = finiteRange(points.map(({ value }) => value));
   if (Number.isNaN(low)) return `${name}: no finite value.`;
@@ -141,7 +139,7 @@ function curveText(name, points) {
 // What a reader must know to read a picture: what is clipped, left out, not measured, or not to scale.
 
 function fillWarning({ landscape, metric, scale, frame, map, warning: box }) {
-  const values = landscape.values(metric);
+  const values = landscape.metrics[metric];
   const texts = [];
   const sentence = (text) => text && texts.push(`${text[0].toUpperCase()}${text.slice(1)}.`);
   const [low, high] = finiteRange(values);

@@ -54,11 +54,12 @@ class PointedCard {
   }
 
   // Where on the plane a point is that Plotly reports; nowhere beside an oblique plane, where the map is empty.
-  placeOf({ x: across, y: up }) {
+  placeOf({ x: u, y: v }) {
     const { landscape, frame } = this;
-    if (landscape.isLine) return { x: across, y: up };
-    const [x, y] = frame.back(across, up);
-    const inside = clamp(x, ...edges(landscape.x)) === x && clamp(y, ...edges(landscape.y)) === y;
+    if (landscape.isLine) return { x: u, y: v };
+    const [x, y] = frame.back(u, v);
+    const [across, up] = landscape.ends(true);
+    const inside = clamp(x, ...across) === x && clamp(y, ...up) === y;
     return inside || !frame.oblique ? { x, y } : null;
   }
 
@@ -67,7 +68,7 @@ class PointedCard {
     const { landscape } = this;
     const column = nearest(landscape.x, x);
     const row = landscape.isLine ? 0 : nearest(landscape.y, y);
-    return { row, column, x: landscape.x[column], y: landscape.y[row], value: landscape.values(this.metric)[row * landscape.columns + column] };
+    return { row, column, x: landscape.x[column], y: landscape.y[row], value: landscape.metrics[this.metric][row * landscape.columns + column] };
   }
 
   say(facts, event) {

@@ -86,7 +86,6 @@ class Card extends PointedCard {
     return usualLine(comparison.overlaid(this) ? comparison.planes : [this.landscape], "across");
   }
 
-  // The plots' names and texts for screen readers.
   describe() {
     const { landscape, metric } = this;
     const { isLine } = landscape;

@@ -86,7 +86,6 @@ class Page {
     for (const each of [...this.cards.values(), ...this.comparison.overlays]) each.render();
   }
 
-  // The names of all metrics.
   get measured() {
     return [...new Set(this.landscapes.flatMap((landscape) => Object.keys(landscape.metrics)))];
   }
@@ -97,12 +96,13 @@ class Page {
     const offer = (key, text, ...made) => [key, { text, make: () => differenceOf(...made) }];
     const pairs = landscapes.flatMap((first, one) => landscapes.flatMap((second, two) => {
       const about = differences[`${Math.min(one, two)} ${Math.max(one, two)}`];
-      return about ? [offer(`${one} ${two}`, `${first.name} \u2212 ${second.name}`, first, second, about)] : [];
+      const way = Number(one > two);
+      return about ? [offer(`${one} ${two}`, `${first.name} \u2212 ${second.name}`, first, second, { ...about, used: about.used[way] })] : [];
     }));
     const metrics = landscapes.flatMap((own, index) => own.metric_differences.flatMap((about, at) =>
-      [["m", about.metrics], ["r", about.metrics.toReversed()]].map(([way, names]) => {
-        const text = (landscapes.length > 1 ? `${own.name}: ` : "") + names.map((name) => own.text(name)).join(" \u2212 ");
-        return offer(`${index} ${way}${at}`, text, own, own, { ...about, metrics: names });
+      [about.metrics, about.metrics.toReversed()].map((metrics, way) => {
+        const text = (landscapes.length > 1 ? `${own.name}: ` : "") + metrics.map((name) => own.text(name)).join(" \u2212 ");
+        return offer(`${index} ${"mr"[way]}${at}`, text, own, own, { ...about, metrics, used: about.used[way] });
       })));
     return mapping([...pairs, ...metrics]);
   }
@@ -123,7 +123,6 @@ class Page {
     return this.settings.shared && [...this.cards.keys()].filter((key) => key !== "difference").length > 1;
   }
 
-  // Whether any landscape shows a second metric.
   get besideShown() {
     return this.comparison.cards.some((card) => card.beside);
   }

@@ -45,7 +45,7 @@ class Overlay {
     const { cards, common } = this;
     const measured = cards.every(({ landscape }) => landscape.geometry);
     return cards.map((card) => {
-      const values = card.landscape.values(card.metric);
+      const values = card.landscape.metrics[card.metric];
       if (this.isLine) return { card, points: Array.from(card.landscape.x, (x, index) => ({ position: x, x, y: 0, value: values[index] })) };
       const points = alongLine(card.landscape, card.metric, card.line);
       const length = measured ? points.at(-1).position : Math.hypot(card.line[2] - card.line[0], card.line[3] - card.line[1]);

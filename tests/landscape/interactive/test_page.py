@@ -384,8 +384,8 @@ class TestSeveral:
         low, high, colours = opened.data("map", "grid", "zmin", "zmax", "colorscale")
         # This difference is nowhere above zero: its colours end at the middle of the diverging ones.
         assert low < high == 0
-        assert colours[0][1] == "rgb(5,48,97)"
-        assert colours[-1][1] == "rgb(247,246,246)"
+        assert colours[0][1] == "#053061"
+        assert colours[-1][1] == "#f7f6f6"
         assert "failed (1)" in opened.page.locator(".card").first.inner_text()
         opened.choose("difference", "")
         assert opened.page.locator(".card").count() == 2

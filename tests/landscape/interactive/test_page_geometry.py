@@ -117,4 +117,4 @@ def test_a_difference_shows_only_colours_that_occur(open_page):
     for difference, expected, zero in (("0 1", [0, 4], 0), ("1 0", [-4, 0], -1)):
         opened.choose("difference", difference)
         assert opened.data("map", "grid", "zmin", "zmax") == pytest.approx(expected)
-        assert opened.data("map", "grid", "colorscale")[0][zero][1] == "rgb(247,246,246)"
+        assert opened.data("map", "grid", "colorscale")[0][zero][1] == "#f7f6f6"
