@@ -93,7 +93,7 @@ class _Jax(KerasProducts):
 
         if loss not in network.derivatives:
             network.derivatives[loss] = Derivatives(self.layout.names, run, total)
-        self._derivatives = network.derivatives[loss]
+        self._derivatives: Derivatives = network.derivatives[loss]
 
     def loss_of(self, batch: Batch) -> Any:
         return self._derivatives.loss(*self._arguments(batch))
