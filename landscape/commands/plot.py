@@ -131,6 +131,7 @@ def plot(
         with options_named({"path": "--output"}):
             make_page(files, output, pages["page"], pages["show"], look)
         return
+    pages["show"] = pages["show"] or None  # a picture is never opened
     check_left_out("for a picture; it belongs to pages, such as --output NAME.html", pages, OF_PAGES)
     if output is None:
         output = picture_beside(files[0]).with_suffix(".mp4" if typed.get("kind") == "animation" else ".png")
