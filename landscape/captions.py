@@ -255,7 +255,7 @@ def _about(what: str, landscape: LandscapeData) -> str:
 
 
 def _of(landscape: LandscapeData) -> str:
-    network = network_name(landscape)
+    network = network_name(landscape.attributes)
     return f" of {network}" if network else ""
 
 

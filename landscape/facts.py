@@ -93,7 +93,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
     rows: list[tuple[str, object]] = [
         ("file", file),
         ("imported from", _imported(imported) if isinstance(imported, Mapping) else None),
-        ("network", network_name(landscape)),
+        ("network", network_name(landscape.attributes)),
         ("landscape", f"{kind_text(landscape)}, {shape} points"),
         ("normalization", known.get("normalization")),
         ("centering", known.get("centering")),

@@ -13,7 +13,7 @@ from workers.measurement_plan import plan_text
 
 from ..caption_sentences import capital, count_text, joined
 from ..captions import Caption
-from ..drawing.curvature_sheet import unconverged
+from ..drawing.sheet import unconverged
 from ..errors import error_message
 from ..facts import as_lines, samples_text, versions_text
 from ..figures.spectrum import find_row

@@ -98,7 +98,6 @@ class Appearance:
 
     @property
     def grid_alpha(self) -> float:
-        """How opaque the lines of a curve's grid are."""
         return 0.25 if self.theme == "light" else 0.6
 
     def fitted(self, size: tuple[float, float], below: float = 0.0) -> tuple[float, float]:

@@ -67,11 +67,7 @@ class Camera:
         space.set_proj_type("persp", focal_length=DISTANCE * diagonal / _MATPLOTLIB_DISTANCE)
 
     def of_plotly(self, box: Mapping[str, float]) -> dict[str, dict[str, float]]:
-        """Returns plotly's camera for a scene whose box is the surface.
-
-        Args:
-            box: the scene's ``aspectratio``; see ``plotly_box``.
-        """
+        """Returns plotly's camera for a scene whose ``aspectratio``, as of ``plotly_box``, is the surface's."""
         sides = [box[name] for name in "xyz"]
         eye, middle = self.placed(sides)
         # Plotly counts from the middle of the box.
@@ -80,11 +76,7 @@ class Camera:
         return {name: dict(zip("xyz", place.tolist(), strict=True)) for name, place in named.items()}
 
     def placed(self, box: ArrayLike) -> tuple[Float64[np.ndarray, " 3"], Float64[np.ndarray, " 3"]]:
-        """Returns where the viewer stands and what it looks at, counted from the box's corner at (0, 0, 0).
-
-        Args:
-            box: width, depth and height of the surface without the floor.
-        """
+        """Returns where the viewer stands and what it looks at, from the corner of a box without its floor."""
         with_floor = np.asarray(box, np.float64) * (1, 1, 1 + FLOOR)
         middle = with_floor / 2 - with_floor * (0, 0, FLOOR / (1 + FLOOR))
         return middle + DISTANCE * float(np.linalg.norm(with_floor)) * self.toward, middle

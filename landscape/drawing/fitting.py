@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .camera import Camera, place_ticks
-from .times import TIME_BAR, strips_height
+from .path import TIME_BAR, strips_height
 
 # Between what is written and the figure's edge, and between two titles, in points.
 _MARGIN = 4.0

@@ -34,7 +34,6 @@ def edges(axis: NDArray[Any]) -> NDArray[Any]:
 
 
 def draw_missing(sheet: Sheet) -> None:
-    """Hatches cells without a value, each kind in its style."""
     for kind, where in missing_kinds(sheet.values, sheet.status, sheet.coarse).items():
         style = sheet.appearance.missing[kind]
         hatch_cells(sheet, where, style)
@@ -48,7 +47,6 @@ def hatched(label: str, style: Mapping[str, Any]) -> Patch:
 
 
 def hatch_cells(sheet: Sheet, where: NDArray[Any], style: Mapping[str, Any], zorder: float = 1.5) -> None:
-    """Hatches some cells of a plane seen from above."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -105,7 +103,6 @@ def draw_cells(sheet: Sheet, values: NDArray[Any], colors: Colormap) -> Any:
 
 
 def draw_coarse_cells(sheet: Sheet, colors: Colormap) -> None:
-    """Draws a plane's coarse cells seen from above, if any, washed out and hatched."""
     there = np.isfinite(sheet.coarse)
     if there.any():
         draw_cells(sheet, sheet.coarse, washed(colors, sheet.appearance.page))

@@ -1,19 +1,21 @@
-"""What all pictures share: their options and checks, the scale, axes, colour bar, title and legend."""
+"""What all pictures share, of landscapes and of curvature: checks, the scale, axes, colour bar, title and legend."""
 
 from __future__ import annotations
 
 import contextlib
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.shapes import Float64, Int64, UInt8
 from collectors.validation import check_bool
 
 from ..grid.data import LandscapeData
+from ..roles import CHECKPOINT
 from ..sampling.grids import coarse_values
 from ..scales.choosing import choose_scale
 from ..scales.frame import Frame, choose_frame
@@ -24,9 +26,8 @@ from . import texts as words
 from .appearance import DIVERGING, PAPER_WIDTH, Appearance, find_colormap
 from .camera import Camera, check_camera
 from .canvas import Picture, begin_page
-from .look import MARK_MINIMA, Axes, Look, check_dimensions, check_look
-from .path import dots_handle, sized
-from .times import BAR_HEIGHT, Marked, Times, draw_time_bar, path_times
+from .look import MARK_MINIMA, Axes, CurvatureLook, Look, check_dimensions, check_look
+from .path import BAR_HEIGHT, Marked, Times, dots_handle, draw_time_bar, path_times, sized
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 _MOST_LINES = 3
 OWN_VALUES_WIDTH = 48
 """Letters in a line of the legend's sentence on own values, so that the other entries keep their columns."""
+_MATRICES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix (GGN)"}
+_SMALL = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_Page = TypeVar("_Page", bound=Picture)
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,6 @@ class Sheet(Picture):
             self.entries.append(Line2D([], [], linestyle="none", label=text))
 
     def write_flat_note(self) -> None:
-        """Says in words what a picture without differences cannot show."""
         look = self.appearance
         text = words.flat_note(self.label, self.scale.low, self.measured)
         box = {"boxstyle": "round", "facecolor": look.page, "alpha": 0.9, "edgecolor": look.soft}
@@ -257,6 +260,21 @@ def shared_scale(
     return joint_scale(landscapes, metrics or metric, scale, levels, clip, count=kind.count, path=path)
 
 
+def set_value_axis(ax: Axes, scale: Scale, label: str) -> None:
+    """Gives the vertical axis its label and, where there are differences to show, a scale with a tick at each level."""
+    ax.set_ylabel(scale.label(label))
+    if scale.flat:
+        return
+    if scale.kind == "log":
+        ax.set_yscale("log")
+    elif scale.kind == "symlog":
+        ax.set_yscale("symlog", linthresh=scale.threshold)
+    ax.set_yticks(scale.levels, labels=scale.texts())
+    ax.set_yticks([], minor=True)
+    heights = scale.forward(np.array([scale.low, scale.high]))
+    ax.set_ylim(*scale.height_values(heights + np.array([-0.1, 0.06]) * np.ptp(heights)))
+
+
 def topology_scale(found: Topology, landscape: LandscapeData, look: Look) -> Scale:
     wanted = look.get("scale", "auto")
     if isinstance(wanted, Scale):
@@ -272,5 +290,74 @@ def topology_scale(found: Topology, landscape: LandscapeData, look: Look) -> Sca
     return choose_scale(values, wanted, look.get("levels"), clip, count=8, metric=found.metric)
 
 
-def nothing(sheet: Sheet) -> None:
-    """Draws nothing: a picture of several ways is drawn by a function that takes these too."""
+class MeasuredCurvature(Protocol):
+    """What is drawn: the curvature at n checkpoints, as ``Curvature`` explains it; NaN where it is not measured."""
+
+    number: Int64[np.ndarray, " n"]
+    status: UInt8[np.ndarray, " n"]
+    eigenvalues: Float64[np.ndarray, "n pairs"]
+    residuals: Float64[np.ndarray, "n pairs"]
+    converged: UInt8[np.ndarray, "n pairs"]
+    trace: Float64[np.ndarray, " n"]
+    density_nodes: Float64[np.ndarray, "n probes steps"]
+    density_weights: Float64[np.ndarray, "n probes steps"]
+
+    @property
+    def trace_interval(self) -> Float64[np.ndarray, "n 2"]: ...  # NaN where there are less than two probes
+    @property
+    def attributes(self) -> Mapping[str, Any]: ...  # learning_rate is among them where it is known
+
+
+@dataclass(kw_only=True)
+class CurvatureSheet(Picture):
+    curvature: MeasuredCurvature
+
+    @property
+    def matrix(self) -> str:
+        name = str(self.curvature.attributes.get("matrix", "hessian")).lower()
+        return _MATRICES.get(name, words.plain(name, 24))
+
+    @property
+    def unit(self) -> str:
+        return words.plain(self.curvature.attributes.get("unit") or CHECKPOINT, 32)
+
+    @property
+    def network(self) -> str:
+        name = words.network_name(self.curvature.attributes)
+        return words.plain(name, 40) if name else ""
+
+    def write_title(self, named: str, *notes: str) -> None:
+        """Writes what is shown, with the matrix and the samples, which a number of curvature means nothing without."""
+        count = self.curvature.attributes.get("num_samples")
+        samples = "all samples" if count is None else f"{int(count):,} sample{'' if count == 1 else 's'}"
+        what = f"{self.matrix} of the loss, {samples}"
+        self.set_title(named, [what, *notes], small=self.appearance.paper or not self.own)
+
+
+@contextlib.contextmanager
+def begin_picture(
+    kind: type[_Page], function: str, ax: Axes | None, look: CurvatureLook, paper_height: float, **more: Any
+) -> Iterator[_Page]:
+    """Checks the options of a picture of no landscape; yields it, with attributes ``more``, on ``ax`` or a figure."""
+    check_look(function, look, CurvatureLook)
+    paper = (PAPER_WIDTH, paper_height)
+    with begin_page(look, ax, lambda style: style.fitted(paper if style.paper else (6.4, 4.4))) as page:
+        yield kind(**page, **more)
+
+
+def symbol(place: int | str) -> str:
+    """Returns an eigenvalue's symbol, such as λ₁."""
+    return "λ" + str(place).translate(_SMALL)
+
+
+def ends_of(curvature: MeasuredCurvature) -> tuple[int, int]:
+    """Returns how many of the eigenvalues are the largest, and how many are of the lower end."""
+    pairs = curvature.eigenvalues.shape[1]
+    top = curvature.attributes.get("top")
+    top = pairs if top is None else min(int(top), pairs)
+    return top, pairs - top
+
+
+def unconverged(curvature: MeasuredCurvature) -> NDArray[Any]:
+    """Returns which eigenpairs are less exact than was asked for, bool[n, pairs]."""
+    return np.asarray(np.isfinite(curvature.eigenvalues) & (curvature.converged != 1))

@@ -226,7 +226,6 @@ def _curvature_facts(landscape: LandscapeData) -> Mapping[str, Any]:
 
 
 def title(landscape: LandscapeData) -> str:
-    """Returns the network's name and the checkpoints that the landscape belongs to."""
     return full_title(landscape, plain) or "loss landscape"
 
 
@@ -235,7 +234,7 @@ def full_title(landscape: LandscapeData, write: Callable[[object, int], str]) ->
     attributes = landscape.attributes
     if attributes.get("title"):
         return write(attributes["title"], 72)
-    network, names, found = network_name(landscape), member_names(landscape), landscape.checkpoints
+    network, names, found = network_name(attributes), member_names(landscape), landscape.checkpoints
     numbers = _integers(attributes.get("intervals"))
     if found is not None:
         numbers = found.number[found.paths[0]].tolist() if len(found.paths) == 1 else []
@@ -266,8 +265,8 @@ def member_names(landscape: LandscapeData) -> list[str]:
     return list(dict.fromkeys([*([origin.name] if origin.name else []), *names]))
 
 
-def network_name(landscape: LandscapeData) -> object:
-    network = landscape.attributes.get("network")
+def network_name(attributes: Mapping[str, Any]) -> object:
+    network = attributes.get("network")
     return network.get("name") if isinstance(network, Mapping) else network
 
 

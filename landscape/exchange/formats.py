@@ -89,7 +89,6 @@ def check_square(landscape: LandscapeData, program: str) -> None:
 
 
 def warn_of_interpolated(landscape: LandscapeData, program: str) -> None:
-    """Warns where a format that knows no status gets values that were predicted rather than measured."""
     count = landscape.status_counts[PointStatus.INTERPOLATED]
     if count:
         warn_user(

@@ -12,8 +12,8 @@ from .difference import plot_difference
 from .films.film import save_animation
 from .films.frames import orbit_frames, walk_frames
 from .hero import Rendering, plot_hero
+from .minima import plot_merge_tree, plot_persistence
 from .multiples import plot_multiples, plot_uncertainty
-from .persistence import plot_merge_tree, plot_persistence
 from .profile import plot_profile
 from .sharpness import plot_sharpness
 from .spectrum import plot_spectrum

@@ -13,7 +13,7 @@ from collectors.validation import wrong_type, wrong_value
 
 from ..drawing.look import Axes, Look
 from ..drawing.path import halo, stroke
-from ..drawing.sheet import Kind, Sheet, begin, nothing, shared_scale
+from ..drawing.sheet import Kind, Sheet, begin, set_value_axis, shared_scale
 from ..drawing.texts import axis_label, metric_text, plain
 from ..grid.data import LandscapeData
 from ..grid.differences import Rise, chord_of, highest_rise
@@ -21,7 +21,6 @@ from ..scales.landscape_scale import known
 from ..scales.levels import number_text
 from ..scales.scale import Scale
 from .contour import CONTOUR
-from .profile import set_value_axis
 
 _ENDS = 0.02
 _ROUTE_STROKES = ("--", "-", "-.", ":")
@@ -142,4 +141,5 @@ def _draw_way(sheet: Sheet, index: int, name: str, line: LandscapeData) -> None:
         ax.annotate("", (rise.at, rise.chord + rise.height), (rise.at, rise.chord), arrowprops=arrow, zorder=4)
 
 
-BARRIERS = Kind("plot_barriers", nothing, plane=False, count=8, size=(6.4, 4.4), paper_height=2.5, heights=True)
+# What draws it takes all ways, not one sheet.
+BARRIERS = Kind("plot_barriers", lambda _: None, plane=False, count=8, size=(6.4, 4.4), paper_height=2.5, heights=True)

@@ -11,8 +11,8 @@ from collectors.shapes import Float64
 from collectors.validation import check_bool
 
 from ..drawing.canvas import Picture
-from ..drawing.curvature_sheet import begin_picture
 from ..drawing.look import Axes, CurvatureLook
+from ..drawing.sheet import begin_picture
 from ..drawing.texts import plain
 
 _THIN = 0.6  # lines, of single networks, in points on a screen

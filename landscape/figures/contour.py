@@ -13,10 +13,10 @@ from ..drawing import path as marks
 from ..drawing.appearance import SMALLEST_TYPE, readable
 from ..drawing.look import Axes, Look
 from ..drawing.missing import draw_cells, draw_coarse_cells, draw_missing, edges, mark_points
+from ..drawing.path import Times, marked, numbered, pieces
 from ..drawing.placement import HEAD, along, arrow_places, free, interpolated, most_telling, place_labels
 from ..drawing.sheet import Kind, Sheet, draw_picture
 from ..drawing.texts import plain
-from ..drawing.times import Times, marked, numbered, pieces
 from ..grid.data import LandscapeData
 from ..roles import NETWORK
 from .minima import draw_minima, letter_pixels, minima_pixels
@@ -66,7 +66,6 @@ def plot_heatmap(landscape: LandscapeData, ax: Axes | None = None, **look: Unpac
 
 
 def draw_filled(sheet: Sheet) -> None:
-    """Fills a sheet with coloured bands, dark lines between some of them."""
     scale, lines = sheet.scale, None
     _frame(sheet)
     if not scale.empty:

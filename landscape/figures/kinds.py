@@ -21,8 +21,8 @@ from .contour import plot_contour, plot_contour_lines, plot_heatmap
 from .difference import plot_difference
 from .films.film import save_animation
 from .hero import plot_hero
+from .minima import plot_merge_tree, plot_persistence
 from .multiples import PLANE_KINDS, plot_multiples, plot_uncertainty, usual_kind
-from .persistence import plot_merge_tree, plot_persistence
 from .profile import plot_profile
 from .sharpness import plot_sharpness
 from .spectrum import plot_spectrum
@@ -160,7 +160,6 @@ def names_of(value: Any) -> list[Any]:
 
 
 def usual_picture(landscapes: Sequence[LandscapeData], metrics: Sequence[str]) -> str:
-    """Returns the kind of a picture of these landscapes where none is asked for."""
     several = len(landscapes) > 1 or (len(metrics) > 1 and landscapes[0].y is not None)
     return "multiples" if several else usual_kind(landscapes)
 

@@ -16,11 +16,10 @@ from workers.metric_names import MetricName
 from ..drawing.appearance import Appearance, appearance_of, draw_legend_below
 from ..drawing.canvas import check_size, new_figure
 from ..drawing.fitting import settle
-from ..drawing.look import Axes, Look, check_look
-from ..drawing.path import dots_handle
+from ..drawing.look import Axes, Look, check_dimensions, check_look
+from ..drawing.path import BAR_HEIGHT, dots_handle, draw_time_bar, path_times
 from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_label, title
-from ..drawing.times import BAR_HEIGHT, draw_time_bar, path_times
 from ..grid.data import LOSS_ERROR, LandscapeData
 from ..scales.frame import choose_frame
 from ..scales.scale import Scale
@@ -131,10 +130,7 @@ def plot_uncertainty(landscape: LandscapeData, **look: Unpack[Look]) -> list[Axe
     """
     if not isinstance(landscape, LandscapeData):
         raise wrong_type("landscape", "a Landscape", landscape)
-    if landscape.y is None:
-        raise ValueError(
-            "plot_uncertainty needs a plane, but the landscape is a line; plot_profile draws a line with its band."
-        )
+    check_dimensions("plot_uncertainty", landscape)
     maps = uncertainty_metrics(landscape, look.pop("metric", "loss"))
     colors: Look = {"colormap": "magma", **look}
     return plot_multiples(landscape, list(maps.values()), "heatmap", metrics=list(maps), **colors)
@@ -329,7 +325,6 @@ def _write_shared(sheets: list[Sheet]) -> None:
 
 
 def _write_time_bars(sheets: list[Sheet]) -> None:
-    """Draws one bar of time below all pictures, or one below each where their times differ."""
     timed = [(sheet, sheet.times) for sheet in sheets if sheet.times is not None and sheet.trajectory]
     alike = len({times for _, times in timed}) == 1
     for group in [timed] if alike else [[each] for each in timed]:

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from collectors.validation import wrong_type
 from workers.metric_names import MetricName
 
+from ..drawing import path as marks
 from ..drawing.canvas import Picture
 from ..drawing.look import Axes, Look
 from ..drawing.missing import coarse_text, edges
-from ..drawing.path import EDGE, PATH, STAR, in_points, network_marks, origin_label, run_color, stroke, write_beside
+from ..drawing.path import Times, marked, numbered
 from ..drawing.placement import free, most_telling
-from ..drawing.sheet import Kind, Sheet, begin, shared_scale
+from ..drawing.sheet import Kind, Sheet, begin, set_value_axis, shared_scale
 from ..drawing.texts import metric_text, plain, quantity_text
-from ..drawing.times import Times, marked, numbered, strong_color
 from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 from ..grid.differences import own_values
@@ -81,7 +81,7 @@ def sides(landscape: LandscapeData, metric: str, others: Sequence[str]) -> tuple
 def _color_and_stroke(sheet: Sheet, index: int) -> tuple[str, str]:
     main, *others = sheet.appearance.series
     # The main metric's line is the only whole one.
-    return (others[(index - 1) % len(others)], stroke(1 + (index - 1) % 3)) if index else (main, stroke(0))
+    return (others[(index - 1) % len(others)], marks.stroke(1 + (index - 1) % 3)) if index else (main, marks.stroke(0))
 
 
 def left_scale(landscape: LandscapeData, shown: Sequence[str], look: Look) -> Scale:
@@ -186,7 +186,6 @@ def held_bar(ax: Axes, heights: NDArray[Any], low: Any, high: Any) -> tuple[NDAr
 
 
 def _draw_coarse(sheet: Sheet) -> None:
-    """Draws each coarse cell as a step at the height of the point whose value it takes."""
     look, shown = sheet.appearance, sheet.scale.tall.held(sheet.coarse)
     if not np.isfinite(shown).any():
         return
@@ -202,12 +201,11 @@ def _draw_coarse(sheet: Sheet) -> None:
 
 
 def mark_missing(sheet: Picture, places: NDArray[Any], missing: Mapping[str, NDArray[Any]]) -> None:
-    """Marks at the bottom, by the reason, which places have no value."""
     ax, look = sheet.ax, sheet.appearance
     for kind, where in missing.items():
         count = int(where.sum())
         sheet.entries += ax.plot(
-            places[where], np.full(count, 0.03), _MISSING[kind], color=look.soft if kind == "pending" else PATH,
+            places[where], np.full(count, 0.03), _MISSING[kind], color=look.soft if kind == "pending" else marks.PATH,
             markersize=5 * look.factor, zorder=3, linestyle="none", transform=ax.get_xaxis_transform(),
             label=f"{kind} ({count})",
         )  # fmt: skip
@@ -227,28 +225,13 @@ def _draw_right(sheet: Sheet, names: Sequence[str], drawn: int) -> None:
     sheet.ax.patch.set_visible(False)
 
 
-def set_value_axis(ax: Axes, scale: Scale, label: str) -> None:
-    """Gives the vertical axis its label and, where there are differences to show, a scale with a tick at each level."""
-    ax.set_ylabel(scale.label(label))
-    if scale.flat:
-        return
-    if scale.kind == "log":
-        ax.set_yscale("log")
-    elif scale.kind == "symlog":
-        ax.set_yscale("symlog", linthresh=scale.threshold)
-    ax.set_yticks(scale.levels, labels=scale.texts())
-    ax.set_yticks([], minor=True)
-    heights = scale.forward(np.array([scale.low, scale.high]))
-    ax.set_ylim(*scale.height_values(heights + np.array([-0.1, 0.06]) * np.ptp(heights)))
-
-
 def _draw_checkpoints(sheet: Sheet) -> None:
     from matplotlib.lines import Line2D
 
     ax, landscape, metric, look = sheet.ax, sheet.landscape, sheet.metric, sheet.appearance
     found, point, called = landscape.checkpoints, landscape.origin, metric_text(landscape, metric)
     diamond: dict[str, Any] = {
-        "marker": "D", "markersize": 5 * look.factor, "markeredgecolor": EDGE, "markeredgewidth": look.factor,
+        "marker": "D", "markersize": 5 * look.factor, "markeredgecolor": marks.EDGE, "markeredgewidth": look.factor,
         "linestyle": "none",
     }  # fmt: skip
     value = float(sheet.scale.tall.held(point.metrics.get(metric, np.nan)))
@@ -259,13 +242,13 @@ def _draw_checkpoints(sheet: Sheet) -> None:
             label = f"{plain(found.run_name(rows[0]), 32) or 'checkpoints'} (projected {called})"
             if sheet.times is not None:
                 named += _draw_timed_checkpoints(sheet, found, sheet.times, rows, values, index, diamond)
-                sheet.entries.append(Line2D([], [], label=label, color=strong_color(index), **diamond))
+                sheet.entries.append(Line2D([], [], label=label, color=marks.strong_color(index), **diamond))
                 continue
             sheet.entries += ax.plot(
-                found.x[rows], values[rows], color=run_color(index), zorder=4, label=label, **diamond
+                found.x[rows], values[rows], color=marks.run_color(index), zorder=4, label=label, **diamond
             )
             named += [(found.x[row], values[row], str(found.number[row])) for row in rows]
-        for row, style in network_marks(landscape):
+        for row, style in marks.network_marks(landscape):
             label = f"{plain(found.name[row], 32)} (projected {called})"
             sheet.mark(found.x[[row]], values[[row]], label, style, 4)
             named.append((found.x[row], values[row], plain(found.name[row], 24)))
@@ -279,9 +262,9 @@ def _draw_checkpoints(sheet: Sheet) -> None:
         ax.set_ylim(top=max(ax.get_ylim()[1], _values(ax, [highest])[0]))
     for x, height, text in _with_room(sheet, named) if sheet.times is not None else named:
         if np.isfinite(height) and text:
-            write_beside(ax, text, (x, height), (0, 7 * look.factor), look.number_size, va="baseline")
+            marks.write_beside(ax, text, (x, height), (0, 7 * look.factor), look.number_size, va="baseline")
     if np.isfinite(value):
-        sheet.mark([point.x], [value], origin_label(landscape), STAR, 5)
+        sheet.mark([point.x], [value], marks.origin_label(landscape), marks.STAR, 5)
 
 
 def _draw_timed_checkpoints(
@@ -291,7 +274,7 @@ def _draw_timed_checkpoints(
     """Draws a run's checkpoints in the colours of time, those that do not touch; returns the numbers to write."""
     rows = rows[np.isfinite(values[rows])]
     places = np.column_stack([found.x[rows], values[rows]])
-    dots = marked(in_points(sheet.ax, places), found.number[rows], 3 * sheet.appearance.factor)
+    dots = marked(marks.in_points(sheet.ax, places), found.number[rows], 3 * sheet.appearance.factor)
     for row in rows[dots.rows]:
         (color,) = times.colors(index, [found.number[row]])
         sheet.ax.plot(found.x[[row]], values[[row]], color=color, zorder=4, label="_checkpoint", **style)
@@ -304,7 +287,7 @@ def _draw_timed_checkpoints(
 def _with_room(sheet: Sheet, named: list[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
     """Returns which names and numbers over their marks do not overlap, the first ones first."""
     size = sheet.appearance.number_size
-    points = in_points(sheet.ax, np.array([[x, height] for x, height, _ in named]))
+    points = marks.in_points(sheet.ax, np.array([[x, height] for x, height, _ in named]))
     half = np.array([[0.33 * size * len(text) + 2, 0.6 * size] for _, _, text in named])
     known = np.flatnonzero(np.isfinite(points).all(axis=1))
     boxes = np.hstack([points - half, points + half])[known]

@@ -11,12 +11,20 @@ from numpy.typing import NDArray
 from collectors.shapes import Float64
 from collectors.validation import check_choice, wrong_type, wrong_value
 
-from ..drawing.curvature_sheet import CurvatureSheet, MeasuredCurvature, begin_picture, ends_of, symbol, unconverged
 from ..drawing.look import Axes, CurvatureLook
+from ..drawing.sheet import (
+    CurvatureSheet,
+    MeasuredCurvature,
+    begin_picture,
+    ends_of,
+    set_value_axis,
+    symbol,
+    unconverged,
+)
 from ..scales.choosing import SCALES, choose_scale
 from ..scales.landscape_scale import missing_kinds
 from ..scales.scale import Scale
-from .profile import held_bar, mark_missing, set_value_axis
+from .profile import held_bar, mark_missing
 
 _MANY = 41
 # The faintest of the further eigenvalues keeps so much of its colour.

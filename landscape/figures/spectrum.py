@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_float, check_int, wrong_value
 
-from ..drawing.curvature_sheet import CurvatureSheet, MeasuredCurvature, begin_picture, ends_of, symbol
 from ..drawing.look import Axes, CurvatureLook
+from ..drawing.sheet import CurvatureSheet, MeasuredCurvature, begin_picture, ends_of, symbol
 from ..record.checks import PointStatus
 from ..scales.levels import number_text
 

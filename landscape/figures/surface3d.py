@@ -16,10 +16,10 @@ from ..drawing.camera import FLOOR, best_camera, feet_on_surface
 from ..drawing.look import Axes, Look
 from ..drawing.missing import coarse_entry, edges, plateaus, washed
 from ..drawing.occlusion import Relief
+from ..drawing.path import marked, pieces, strong_color
 from ..drawing.placement import HEAD
 from ..drawing.sheet import Kind, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
-from ..drawing.times import marked, pieces, strong_color
 from ..grid.data import LandscapeData
 from ..scales.frame import span
 from ..scales.landscape_scale import missing_kinds
@@ -223,7 +223,6 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
 def _draw_run(
     add: Callable[..., Any], relief: Relief, points: NDArray[Any], index: int, label: str, sheet: Sheet
 ) -> None:
-    """Draws the path of a run with few checkpoints in one colour."""
     from matplotlib.colors import to_rgb
     from matplotlib.lines import Line2D
 
@@ -248,7 +247,6 @@ def _draw_timed_run(
     add: Callable[..., Any], relief: Relief, points: NDArray[Any], numbers: NDArray[Any], index: int, label: str,
     sheet: Sheet,
 ) -> None:  # fmt: skip
-    """Draws the path of a run with many checkpoints in the colours of time."""
     from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 
     from ..drawing.surface_line import SurfaceArrows

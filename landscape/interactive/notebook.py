@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ..drawing.appearance import Appearance, appearance_of
 from ..drawing.camera import Camera, CameraChoice, best_camera, check_camera, plotly_box
 from ..drawing.missing import edges
+from ..drawing.path import path_times
 from ..drawing.texts import axis_label, metric_text, sampling_notes, short_axis_label
-from ..drawing.times import path_times
 from ..grid.data import LandscapeData
 from ..scales.frame import choose_frame
 from .content import note, title

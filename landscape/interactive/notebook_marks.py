@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from ..drawing.appearance import Appearance
 from ..drawing.missing import edges
-from ..drawing.path import END, STAR, START, network_marks, run_color
+from ..drawing.path import END, STAR, START, Times, marked_text, network_marks, path_times, run_color, strong_color
 from ..drawing.texts import unit_of
-from ..drawing.times import Times, marked_text, path_times, strong_color
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from ..scales.frame import choose_frame

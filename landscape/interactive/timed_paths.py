@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..drawing.path import RAMPS, Marked, Times, marked, marked_text, numbered, path_times, pieces
 from ..drawing.placement import along, arrow_places, most_telling, place_labels
-from ..drawing.times import RAMPS, Marked, Times, marked, marked_text, numbered, path_times, pieces
 from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 

@@ -88,7 +88,6 @@ class Scene:
 
     @cached_property
     def _surface(self) -> Surface | None:
-        """The surface; None for a single row or column, which has none."""
         if min(len(axis) for axis in self.space.plane) < 2:
             return None
         return Surface(self.space, self.colors, self.interpolation, max(self.pixels))

@@ -146,5 +146,4 @@ def sky_seen(
 
 
 def floor_height(space: Space) -> float:
-    """Returns where the floor lies, in the scene's units."""
     return -FLOOR * float(np.ptp(space.scale.tall.height_range) * space.factors[2])

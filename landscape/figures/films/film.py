@@ -101,7 +101,6 @@ def save_animation(
 
 
 def find_ffmpeg() -> str:
-    """Returns the path of ffmpeg: the program on the PATH, or the one in the package imageio-ffmpeg."""
     if found := shutil.which("ffmpeg"):
         return found
     try:

@@ -20,13 +20,12 @@ from ...drawing.look import Look, check_dimensions, check_look
 from ...drawing.occlusion import Relief
 from ...drawing.path import STAR, halo, network_marks, run_colors, sized, write_beside
 from ...drawing.placement import interpolated
-from ...drawing.sheet import Sheet, begin, shared_scale
+from ...drawing.sheet import Sheet, begin, set_value_axis, shared_scale
 from ...drawing.texts import metric_text, plain, unit_of
 from ...grid.checkpoints import CheckpointsData
 from ...grid.data import LandscapeData
 from ...scales.choosing import choose_scale
 from ..multiples import PLANE_KINDS, check_landscapes, distinct_titles
-from ..profile import set_value_axis
 from ..surface3d import SURFACE, draw_surface
 
 INCHES = (9.6, 5.4)
@@ -257,11 +256,9 @@ class _Stage:
                     write_beside(self.sheet.ax, name, place[0], (0, 7), 8, va="baseline", **look)
 
     def _way(self, places: NDArray[Any]) -> NDArray[Any]:
-        """Returns the path through places; on a surface it follows the surface."""
         return places if self.relief is None else self.relief.path_over(places)
 
     def _add_line(self, places: NDArray[Any], **style: Any) -> Any:
-        """Adds a line or marks to the picture; a surface hides what lies behind it."""
         if self.relief is None:
             return self.sheet.ax.plot(*places.T, **style)[0]
         from ...drawing.surface_line import SurfaceLine

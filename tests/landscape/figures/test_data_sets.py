@@ -7,7 +7,7 @@ from figure_cases import build, build_line, draw, legend_texts, line
 from matplotlib.collections import QuadMesh
 from matplotlib.contour import QuadContourSet
 
-from landscape.drawing.times import TIME_BAR
+from landscape.drawing.path import TIME_BAR
 from landscape.figures import choose_scale, plot_difference, plot_multiples, plot_profile
 from landscape.landscape import Landscape
 

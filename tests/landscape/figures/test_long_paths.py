@@ -13,9 +13,8 @@ from matplotlib.colors import to_rgb
 from surfaces import surface
 
 from landscape.drawing.appearance import STYLES
-from landscape.drawing.path import EDGE
+from landscape.drawing.path import EDGE, RAMPS, TIME_BAR, Times, marked, marked_text, numbered, path_times, pieces
 from landscape.drawing.placement import HEAD, arrow_places
-from landscape.drawing.times import RAMPS, TIME_BAR, Times, marked, marked_text, numbered, path_times, pieces
 from landscape.figures import plot_contour, plot_contour_lines, plot_multiples, plot_profile, plot_surface
 from landscape.grid.checkpoints import CheckpointsData
 from landscape.landscape import Landscape

@@ -7,7 +7,7 @@ import pytest
 from figure_cases import build, build_line, build_unfinished, draw, legend_texts, line
 
 from landscape import figures
-from landscape.figures.persistence import leaf_order
+from landscape.figures.minima import leaf_order
 from landscape.grid.data import DirectionsData
 from landscape.landscape import Landscape
 from landscape.roles import NETWORK

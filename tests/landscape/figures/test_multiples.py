@@ -17,7 +17,7 @@ from matplotlib.collections import QuadMesh
 
 from landscape.drawing.appearance import STYLES
 from landscape.drawing.fitting import shorter_side
-from landscape.drawing.times import TIME_BAR
+from landscape.drawing.path import TIME_BAR
 from landscape.figures import figure_pixels, plot_multiples, plot_uncertainty
 from landscape.landscape import Landscape
 

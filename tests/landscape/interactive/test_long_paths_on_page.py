@@ -7,7 +7,7 @@ pytest.importorskip("plotly", reason="the interactive page needs plotly")
 
 from long_paths import SHAPES, build_path
 
-from landscape.drawing.times import RAMPS, Times
+from landscape.drawing.path import RAMPS, Times
 from landscape.interactive.notebook import notebook_figure
 from landscape.interactive.timed_paths import hex_colors, map_marks, map_place, path_numbers
 from landscape.landscape import Landscape

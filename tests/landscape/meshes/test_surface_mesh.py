@@ -11,8 +11,7 @@ from matplotlib import colormaps
 from who_is_there import with_runs
 
 from landscape.drawing.occlusion import Relief
-from landscape.drawing.path import PATH, RUN_COLORS
-from landscape.drawing.times import strong_color
+from landscape.drawing.path import PATH, RUN_COLORS, strong_color
 from landscape.grid.data import DirectionsData
 from landscape.meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
 from landscape.meshes.surface_mesh import choose_space, surface_mesh
