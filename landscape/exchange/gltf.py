@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from collectors.shapes import Float64, Int64
 from workers.users_code import warn_user
 
+from ..drawing.appearance import find_colormap
 from ..drawing.texts import metric_text
 from ..grid.data import LandscapeData
 from ..meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
@@ -44,7 +45,6 @@ class _Solid:
     colors: Float64[np.ndarray, "*n 3"]  # red, green, blue (sRGB), 0 to 1: one for all, (3,), or one each, (n, 3)
     facts: Mapping[str, Any]  # as JSON values
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # further numbers of each vertex by name, (n,)
-    normals: Float64[np.ndarray, "n 3"] | None = None  # unit vectors; None for those of the triangles
     is_seen_from_below: bool = False
 
 
@@ -81,7 +81,7 @@ def _geometry(trimesh: Any, solid: _Solid) -> Any:
             warn_user(
                 f"the column {name!r} is left out of {_PROGRAM}, which holds float32 numbers only: some are too large."
             )
-    normals = vertex_normals(solid.vertices, solid.triangles) if solid.normals is None else solid.normals
+    normals = vertex_normals(solid.vertices, solid.triangles)
     if solid.colors.ndim > 1:
         columns[_COLOR_COLUMN] = np.column_stack([_linear(solid.colors), np.ones(len(solid.vertices))])
     return trimesh.Trimesh(
@@ -135,15 +135,16 @@ def _surface(space: Space) -> list[_Solid]:
     words = metric_text(space.landscape, space.metric, str)
     # In letters that a glTF attribute takes: "loss_test" for "loss@test".
     column = re.sub(r"\W+", "_", space.metric, flags=re.ASCII).strip("_") or "value"
-    colors, status = mesh.colors()[:, :3], space.landscape.status.ravel().astype(np.float32)
+    colors = find_colormap("viridis")(mesh.shares)[:, :3]
+    status = space.landscape.status.ravel().astype(np.float32)
     facts = {"metric": space.metric, "scale": space.scale.tall.label(words)}
     used, alone = mesh.used, np.flatnonzero(mesh.alone)
     solids = []
     if used.any():
-        whole = mesh.compact()
-        columns = {column: whole.values, "status": status[used]}
-        name, places = f"{words} surface", (whole.vertices, whole.triangles)
-        solids.append(_Solid(name, *places, colors[used], facts, columns, whole.normals, is_seen_from_below=True))
+        # Without the vertices that no triangle has, every number is finite.
+        places = mesh.vertices[used], (np.cumsum(used) - 1)[mesh.triangles]
+        columns = {column: mesh.values[used], "status": status[used]}
+        solids.append(_Solid(f"{words} surface", *places, colors[used], facts, columns, is_seen_from_below=True))
     if len(alone):
         vertices, triangles = ball_mesh(mesh.vertices[alone], _SINGLE)
         rows = np.repeat(alone, len(vertices) // len(alone))

@@ -22,6 +22,7 @@ from ..drawing.camera import best_camera, check_camera
 from ..drawing.canvas import check_png, check_size, new_figure
 from ..drawing.look import MARK_MINIMA, Look, check_dimensions, check_look
 from ..drawing.path import sized
+from ..drawing.sheet import shared_scale
 from ..grid.data import LandscapeData
 from ..meshes.path_mesh import path_lines, path_marks
 from ..meshes.surface_mesh import choose_space
@@ -29,6 +30,7 @@ from ..rendering.scene import Scene
 from ..rendering.surface import INTERPOLATIONS
 from ..scales.landscape_scale import missing_kinds
 from ..scales.levels import number_text
+from .surface3d import SURFACE
 
 PIXELS = (3840, 2160)
 _DPI = 300
@@ -149,16 +151,14 @@ def plot_hero(
     colors = find_colormap(options.get("colormap", "viridis"))
     camera = check_camera(options.get("camera"))
     metric = options.get("metric", "loss")
-    space = choose_space(
-        landscape, metric, options.get("scale", "auto"), options.get("levels"), options.get("clip"),
-        aspect=options.get("aspect", "equal"), path=trajectory,
-    )  # fmt: skip
+    scale = shared_scale(SURFACE, [landscape], options)
+    space = choose_space(landscape, metric, scale, aspect=options.get("aspect", "equal"))
     if not np.isfinite(space.values).any():
         raise ValueError(
             f"plot_hero needs a finite value of {metric!r}, but the landscape has none; landscape.status (landscape "
             "info on the command line) says which points are pending or failed."
         )
-    camera = camera or best_camera(landscape, metric, space.scale, space.frame)
+    camera = camera or best_camera(landscape, metric, scale, space.frame)
     scene = Scene(space, colors, appearance.theme, trajectory, interpolation, (width, height))
     title = words.full_title(landscape, words.printable) or "loss landscape" if heading is None else heading
     caption = _caption_lines(scene)

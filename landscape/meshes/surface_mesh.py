@@ -10,12 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from collectors.shapes import Bool, Float64, Int64
 
-from ..drawing.appearance import find_colormap
 from ..grid.data import LandscapeData
-from ..scales.choosing import Clip
 from ..scales.frame import Frame, choose_frame, span
 from ..scales.landscape_scale import known, landscape_scale
-from ..scales.levels import Levels
 from ..scales.scale import Scale
 
 # The sides of a square plane are two units: as large as the cube that Blender starts with.
@@ -63,20 +60,13 @@ class Space:
 
 
 def choose_space(
-    landscape: LandscapeData,
-    metric: str = "loss",
-    scale: str | Scale = "auto",
-    levels: Levels = None,
-    clip: Clip = None,
-    *,
-    aspect: str = "equal",
-    path: bool = True,
+    landscape: LandscapeData, metric: str = "loss", scale: Scale | None = None, *, aspect: str = "equal"
 ) -> Space:
-    """Returns the space of a plane, by the rules of ``plot_surface``."""
+    """Returns the space of a plane, by the rules of ``plot_surface``; so is its scale where none is given."""
     if landscape.y is None:
         raise ValueError("a surface needs a plane, but the landscape is a line; draw it with plot_profile.")
-    if not isinstance(scale, Scale):
-        scale = landscape_scale(landscape, metric, scale, levels, clip, count=8, path=path)
+    if scale is None:
+        scale = landscape_scale(landscape, metric, count=8)
     frame = choose_frame(landscape, aspect)
     (left, right), (bottom, top) = frame.limits(span(landscape.x), span(landscape.y))
     low, high = scale.tall.height_range
@@ -91,39 +81,19 @@ def choose_space(
 class SurfaceMesh:
     """The grid's points and the triangles between those that are known; where a value is missing there is a hole."""
 
-    vertices: Float64[np.ndarray, "n 3"]  # all n = ny * nx points, x fastest, z up; z is NaN where ``known`` is False
+    vertices: Float64[np.ndarray, "n 3"]  # all n = ny * nx points, x fastest, z up; z is NaN where the value is
     triangles: Int64[np.ndarray, "m 3"]  # rows of ``vertices``, counter-clockwise seen from above
     values: Float64[np.ndarray, " n"]  # as measured, neither scaled nor clipped, NaN where unknown or not finite
     shares: Float64[np.ndarray, " n"]  # where a value lies among the colours, from 0 to 1, NaN where unknown
-    known: Bool[np.ndarray, " n"]  # whether a vertex has a finite value
 
     @property
     def used(self) -> Bool[np.ndarray, " n"]:
-        """Whether a vertex belongs to a triangle, shape (n,)."""
+        """Whether a vertex belongs to a triangle."""
         return np.isin(np.arange(len(self.vertices)), self.triangles)
 
     @property
     def alone(self) -> Bool[np.ndarray, " n"]:
-        return np.asarray(self.known & ~self.used)
-
-    @property
-    def normals(self) -> Float64[np.ndarray, "n 3"]:
-        """Unit vectors that stand on the surface; upwards where a vertex has no triangle."""
-        return vertex_normals(self.vertices, self.triangles)
-
-    def colors(self, colormap: Any = "viridis") -> Float64[np.ndarray, "n 4"]:
-        """Returns red, green, blue and opacity, 0 to 1, as on a screen (sRGB); vertices without a value are clear."""
-        found = np.asarray(find_colormap(colormap)(self.shares), np.float64)
-        found[~self.known] = 0.0
-        return found
-
-    def compact(self) -> SurfaceMesh:
-        """Returns the mesh without vertices that no triangle has, so that every number in it is finite."""
-        used = self.used
-        new_rows = np.cumsum(used) - 1
-        return SurfaceMesh(
-            self.vertices[used], new_rows[self.triangles], self.values[used], self.shares[used], self.known[used]
-        )
+        return np.asarray(np.isfinite(self.values) & ~self.used)
 
 
 def surface_mesh(space: Space) -> SurfaceMesh:
@@ -132,9 +102,7 @@ def surface_mesh(space: Space) -> SurfaceMesh:
     x, y = space.plane
     places = space.place(x[None, :], y[:, None], space.scale.shown(values))
     shares = space.shares(space.scale.heights(values))
-    return SurfaceMesh(
-        places.reshape(-1, 3), _triangles(places[..., 2]), values.ravel(), shares.ravel(), np.isfinite(values).ravel()
-    )
+    return SurfaceMesh(places.reshape(-1, 3), _triangles(places[..., 2]), values.ravel(), shares.ravel())
 
 
 def vertex_normals(

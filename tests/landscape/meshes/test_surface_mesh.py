@@ -7,15 +7,19 @@ import numpy as np
 import pytest
 from figure_cases import build, build_line, build_real, build_unfinished
 from long_paths import build_path
-from matplotlib import colormaps
 from who_is_there import with_runs
 
 from landscape.drawing.occlusion import Relief
 from landscape.drawing.path import PATH, RUN_COLORS, strong_color
 from landscape.grid.data import DirectionsData
 from landscape.meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
-from landscape.meshes.surface_mesh import choose_space, surface_mesh
+from landscape.meshes.surface_mesh import choose_space, surface_mesh, vertex_normals
 from landscape.record.checks import PointStatus
+from landscape.scales.landscape_scale import landscape_scale
+
+
+def scaled(data, *scale, **options):
+    return choose_space(data, scale=landscape_scale(data, "loss", *scale, count=8, **options))
 
 
 def test_each_vertex_is_a_point_of_the_grid():
@@ -43,7 +47,7 @@ def test_heights_are_those_of_the_figure():
     heights = np.log10(np.clip(data.loss.ravel(), space.scale.low, space.scale.high))
     slope, offset = np.polyfit(heights, mesh.vertices[:, 2], 1)
     np.testing.assert_allclose(mesh.vertices[:, 2], slope * heights + offset, atol=1e-12)
-    linear = surface_mesh(choose_space(data, scale="linear", clip=5.0, path=False))
+    linear = surface_mesh(scaled(data, "linear", clip=5.0, path=False))
     np.testing.assert_allclose(np.ptp(linear.vertices[:, 2]), 1.5 / 1.35, rtol=0.01)
     assert linear.values.max() == data.loss.max() > 5
     assert linear.shares.max() == 1
@@ -65,29 +69,24 @@ def test_triangles_face_up_and_normals_stand_on_them():
     corners = mesh.vertices[mesh.triangles]
     faces = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     assert (faces[:, 2] > 0).all()
-    np.testing.assert_allclose(np.linalg.norm(mesh.normals, axis=1), 1)
+    np.testing.assert_allclose(np.linalg.norm(vertex_normals(mesh.vertices, mesh.triangles), axis=1), 1)
     # A plane's normal is known.
     x, y = np.linspace(-2, 2.5, 30), np.linspace(-1, 1.2, 20)
-    slope = surface_mesh(choose_space(build(1.0 + x + 0 * y[:, None], points=0), scale="linear"))
+    slope = surface_mesh(scaled(build(1.0 + x + 0 * y[:, None], points=0), "linear"))
     expected = np.cross(slope.vertices[1] - slope.vertices[0], slope.vertices[30] - slope.vertices[0])
-    np.testing.assert_allclose(slope.normals, np.tile(expected / np.linalg.norm(expected), (600, 1)), atol=1e-12)
+    normals = vertex_normals(slope.vertices, slope.triangles)
+    np.testing.assert_allclose(normals, np.tile(expected / np.linalg.norm(expected), (600, 1)), atol=1e-12)
 
 
 def test_gaps_stay_holes():
     data = build_unfinished()
     mesh = surface_mesh(choose_space(data))
     known = np.isfinite(data.loss) & (data.status != PointStatus.PENDING) & (data.status != PointStatus.FAILED)
-    np.testing.assert_array_equal(mesh.known, known.ravel())
-    assert mesh.known[mesh.triangles].all()
+    np.testing.assert_array_equal(np.isfinite(mesh.values), known.ravel())
+    assert known.ravel()[mesh.triangles].all()
     corners = [known[:-1, :-1], known[:-1, 1:], known[1:, :-1], known[1:, 1:]]
     assert len(mesh.triangles) == 2 * np.logical_and.reduce(corners).sum()
-    assert np.isnan(mesh.vertices[~mesh.known, 2]).all()
-    assert (mesh.colors()[~mesh.known] == 0).all()
-    small = mesh.compact()
-    assert small.used.all()
-    assert np.isfinite(small.vertices).all()
-    np.testing.assert_array_equal(small.vertices[small.triangles], mesh.vertices[mesh.triangles])
-    np.testing.assert_allclose(small.normals, mesh.normals[mesh.used])
+    np.testing.assert_array_equal(np.isnan(mesh.vertices[:, 2]), ~known.ravel())
 
 
 def test_a_value_without_neighbours_is_alone():
@@ -96,17 +95,13 @@ def test_a_value_without_neighbours_is_alone():
     mesh = surface_mesh(choose_space(build(loss, points=0)))
     assert len(mesh.triangles) == 0
     assert np.flatnonzero(mesh.alone).tolist() == [7, 18]
-    assert len(mesh.compact().vertices) == 0
 
 
 def test_colours_are_those_of_the_scale():
     data = build(rows=6, columns=6, points=0)
-    space = choose_space(data, clip=5.0)
+    space = scaled(data, clip=5.0)
     mesh = surface_mesh(space)
-    expected = colormaps["magma"](space.scale.norm()(space.scale.shown(data.loss.ravel())))
-    np.testing.assert_allclose(mesh.colors("magma"), expected, atol=0.02)
-    with pytest.raises(ValueError, match="colormap must be matplotlib's name of colours"):
-        mesh.colors("no such colours")
+    np.testing.assert_allclose(mesh.shares, space.scale.norm()(space.scale.shown(data.loss.ravel())), atol=1e-9)
 
 
 def test_a_constant_surface_is_flat():
@@ -118,7 +113,7 @@ def test_a_constant_surface_is_flat():
 def test_diagonals_follow_valleys():
     column, row = np.meshgrid(np.arange(6), np.arange(6))
     # The valley runs from one corner of the grid to the other, against the direction of the first diagonal.
-    mesh = surface_mesh(choose_space(build(1.0 + (column + row - 5.2) ** 2, points=0), scale="linear"))
+    mesh = surface_mesh(scaled(build(1.0 + (column + row - 5.2) ** 2, points=0), "linear"))
     edges = {tuple(sorted(pair)) for face in mesh.triangles.tolist() for pair in (face[:2], face[1:], face[::2])}
     valley = np.flatnonzero((column + row == 5).ravel()).tolist()
     assert set(itertools.pairwise(valley)) <= edges

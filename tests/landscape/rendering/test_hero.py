@@ -14,7 +14,7 @@ from waiting import PATIENCE
 
 from landscape.drawing.camera import Camera
 from landscape.errors import LandscapeRenderingError
-from landscape.figures import plot_hero
+from landscape.figures import choose_scale, plot_hero
 from landscape.grid.data import DirectionsData
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
@@ -182,6 +182,7 @@ class TestErrors:
             ({"topology": True}, "topology must be left out for plot_hero"),
             ({"camera": "behind"}, "camera must be"),
             ({"colormap": "nothing"}, "colormap must be"),
+            ({"scale": choose_scale(np.array([1.0, 9])), "levels": 5}, "scale is a Scale, which has its levels and"),
         ],
     )
     def test_wrong_values(self, options, expected):
