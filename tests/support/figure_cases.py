@@ -4,6 +4,7 @@ import copy
 import io
 
 import numpy as np
+from matplotlib.collections import QuadMesh
 from matplotlib.contour import QuadContourSet
 from mpl_toolkits.mplot3d.proj3d import proj_transform
 from places import DATA
@@ -128,6 +129,11 @@ def shape_of(places):
     """Returns places without where the picture is and how large it is."""
     centred = places - places.mean(axis=0)
     return centred / np.linalg.norm(centred)
+
+
+def drawn_values(ax):
+    """Returns what shows a plane's values, whose norm is that of the colour bar: cells or filled contours."""
+    return next(item for item in ax.collections if isinstance(item, QuadMesh) or getattr(item, "filled", False))
 
 
 def contour_lines(ax):

@@ -231,13 +231,7 @@ def test_clipping_is_in_the_bar(plot):
 
 
 @pytest.mark.parametrize("plot", [plot_contour, plot_contour_lines, plot_heatmap, plot_surface])
-def test_a_line_and_foreign_axes(plot):
+def test_a_line_is_no_plane(plot):
     text = f"{plot.__name__} needs a plane, but the landscape is a line; use plot_profile"
     with pytest.raises(ValueError, match=text):
         plot(build_line([1, 2]))
-    with pytest.raises(TypeError, match="ax must be matplotlib axes or None"):
-        plot(build(), "axes")
-    with pytest.raises(TypeError, match=f"{plot.__name__} has no argument 'colour'; it has metric, levels"):
-        plot(build(), colour="red")
-    with pytest.raises(ValueError, match="colormap must be matplotlib's name of colours, such as 'viridis'"):
-        plot(build(), colormap="nothing")

@@ -27,6 +27,7 @@ from landscape.landscape import Landscape
 PLANES = [figures.plot_contour, figures.plot_contour_lines, figures.plot_heatmap, figures.plot_surface]
 KINDS = ("contour", "lines", "heatmap", "surface", "profile")
 PAPERS = [name for name, style in STYLES.items() if style["paper"]]
+SCALE = figures.choose_scale(np.array([1.0, 9]))
 WIDTHS = {
     "paper": (3.4, 7.0), "neurips": (5.5, 5.5), "icml": (3.25, 6.75), "nature": (3.504, 7.205), "slides": (10, 12),
 }  # fmt: skip
@@ -104,12 +105,21 @@ class TestThemes:
             ({"font": "comic"}, ValueError, "font must be one of 'sans', 'serif'"),
             ({"legend": "no"}, TypeError, "legend must be a bool, but got str: 'no'"),
             ({"aspect": "square"}, ValueError, "aspect must be one of 'equal', 'fill', but got 'square'"),
+            ({"metric": "recall"}, KeyError, "no metric 'recall'"),
+            ({"trajectory": 1}, TypeError, "trajectory must be a bool"),
+            ({"scale": "cubic"}, ValueError, "scale must be one of"),
+            ({"levels": "cubic"}, ValueError, "levels must be an int"),
+            ({"clip": (2, 1)}, ValueError, "clip must be a pair"),
+            ({"scale": SCALE, "levels": 5}, ValueError, "scale is a Scale, which has its levels and its clip already"),
+            ({"ax": "axes"}, TypeError, "ax must be matplotlib axes or None"),
+            ({"colour": "red"}, TypeError, "{plot} has no argument 'colour'; it has metric, levels"),
+            ({"colormap": "nothing"}, ValueError, "colormap must be matplotlib's name of colours, such as 'viridis'"),
         ],
     )
-    def test_unknown_names(self, arguments, error, message):
+    def test_wrong_options(self, arguments, error, message):
         for plot in (*PLANES, figures.plot_profile):
             landscape = Landscape(build_line([1, 2]) if plot is figures.plot_profile else build())
-            with pytest.raises(error, match=message):
+            with pytest.raises(error, match=message.format(plot=plot.__name__)):
                 plot(landscape, **arguments)
 
     def test_curves_differ_for_every_eye(self):
@@ -160,21 +170,6 @@ class TestPaper:
         # The gradients of the colour bar and of the path's time alone are images.
         assert text.count("<image") == 2
         assert text.count("<path") > 100
-
-
-class TestSharedScale:
-    @pytest.mark.slow
-    def test_two_pictures_on_one_scale(self):
-        data = build()
-        scale = figures.choose_scale(np.array([0.001, 1000.0]), "log")
-        for plot in PLANES:
-            draw(plot(data, scale=scale))
-        mesh = figures.plot_heatmap(data, scale=scale).collections[0]
-        assert (mesh.norm.vmin, mesh.norm.vmax) == (0.001, 1000)
-
-    def test_it_has_its_levels_already(self):
-        with pytest.raises(ValueError, match="scale is a Scale, which has its levels and its clip already"):
-            figures.plot_contour(build(), scale=figures.choose_scale(np.array([1.0, 9])), levels=5)
 
 
 @pytest.mark.parametrize("plot", PLANES)

@@ -6,8 +6,8 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
-from figure_cases import build, build_line, contour_lines, draw, legend_texts, line
-from matplotlib.contour import QuadContourSet
+from data_sets import with_test_set
+from figure_cases import build, build_line, contour_lines, draw, drawn_values, legend_texts, line
 from matplotlib.patches import PathPatch
 
 from landscape.figures import plot_difference, plot_uncertainty
@@ -34,21 +34,16 @@ def tilted(data):
     data.metrics["loss"] += np.linspace(-3, 1, len(data.x))
 
 
-def filled(ax):
-    (found,) = [item for item in ax.collections if isinstance(item, QuadContourSet) and item.filled]
-    return found
-
-
 class TestDifference:
     def test_colours_part_at_zero_however_lopsided_the_values(self):
         first, second = pair(tilted)
         ax = plot_difference(first, second)
-        norm = filled(ax).norm
+        norm = drawn_values(ax).norm
         assert norm.vmin == -norm.vmax
         assert norm.vmax == pytest.approx(3)
-        red, green, blue, _ = filled(ax).cmap(norm(0.0))
+        red, green, blue, _ = drawn_values(ax).cmap(norm(0.0))
         assert min(red, green, blue) > 0.95
-        assert filled(ax).cmap(norm(2.5))[0] > filled(ax).cmap(norm(2.5))[2]
+        assert drawn_values(ax).cmap(norm(2.5))[0] > drawn_values(ax).cmap(norm(2.5))[2]
         assert 0 in contour_lines(ax).levels
         assert ax.figure.axes[1].get_ylabel() == "difference of loss"
         assert ax.get_title() == "LeNet, epochs 3 to 14\nminus ResNet, epochs 3 to 14"
@@ -68,12 +63,12 @@ class TestDifference:
 
         ax = plot_difference(*pair(wild))
         assert ax.figure.axes[1].get_ylabel() == "difference of loss (log scale around 0)"
-        norm = filled(ax).norm
+        norm = drawn_values(ax).norm
         assert norm(0.0) == pytest.approx(0.5)
 
     def test_clipping_is_symmetric_and_said(self):
         ax = plot_difference(*pair(tilted), clip=1.5)
-        assert (filled(ax).norm.vmin, filled(ax).norm.vmax) == (-1.5, 1.5)
+        assert (drawn_values(ax).norm.vmin, drawn_values(ax).norm.vmax) == (-1.5, 1.5)
         assert ax.figure.axes[1].get_ylabel() == "difference of loss (clipped above 1.5)"
 
     def test_what_either_lacks_is_shown_as_missing(self):
@@ -114,22 +109,28 @@ class TestWrongArguments:
         assert plot_difference(first, second).get_xlim() == (-2, 2.5)
 
     def test_other_grids_lines_others_and_options(self):
-        first, second = pair(tilted)
-        moved = build(rows=20, columns=30)
+        first, _ = both = pair(tilted)
+        data, line = with_test_set(build()), with_test_set(build_line([1, 2, 3]))
+        of_one, moved = (data, "loss@test", "loss"), build(rows=20, columns=30)
         moved.y += 0.5
         along_x = "along x the first has 30 points from -2 to 2.5 and the second 31 points from -2 to 2.5; measure both"
         along_y = r"along y the first has 20 points from -1 to 1\.2 and the second 20 points"
-        for other, look, error, match in (
-            (build(rows=20, columns=31), {}, ValueError, along_x),
-            (moved, {}, ValueError, along_y),
-            (build_line([1, 2]), {}, ValueError, "plot_difference needs two planes, but got a line"),
-            (np.ones(3), {}, TypeError, "second must be a Landscape"),
-            (second, {"metric": "recall"}, KeyError, "no metric 'recall'"),
-            (second, {"scale": "log"}, ValueError, "'auto', 'linear' or 'symlog' where values have both signs"),
-            (second, {"width": 3}, TypeError, "plot_difference has no argument 'width'"),
+        for given, look, error, match in (
+            ((first, build(rows=20, columns=31)), {}, ValueError, along_x),
+            ((first, moved), {}, ValueError, along_y),
+            ((first, build_line([1, 2])), {}, ValueError, "plot_difference needs two planes, but got a line"),
+            ((line, *of_one[1:]), {}, ValueError, "plot_difference needs two planes, but got a line"),
+            ((first, np.ones(3)), {}, TypeError, "second must be a Landscape, or the name of a metric"),
+            (both, {"metric": "recall"}, KeyError, "no metric 'recall'"),
+            ((data, "loss@val", "loss"), {}, KeyError, "no metric 'loss@val'; it has .*'loss@test'"),
+            (both, {"scale": "log"}, ValueError, "'auto', 'linear' or 'symlog' where values have both signs"),
+            (both, {"width": 3}, TypeError, "plot_difference has no argument 'width'"),
+            ((data, "loss"), {}, TypeError, "minus must be the name of a metric"),
+            (of_one, {"metric": "loss"}, ValueError, "metric must be left out where two metrics are subtracted"),
+            ((data, data, "loss"), {}, TypeError, "minus must be left out where two landscapes are given"),
         ):
             with pytest.raises(error, match=match):
-                plot_difference(first, other, **look)
+                plot_difference(*given, **look)
 
 
 class TestWhatIsSaid:

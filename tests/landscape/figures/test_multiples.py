@@ -3,6 +3,7 @@ import os
 
 import numpy as np
 import pytest
+from data_sets import with_test_set
 from figure_cases import (
     build,
     build_adaptive,
@@ -11,19 +12,15 @@ from figure_cases import (
     build_unfinished,
     contour_lines,
     draw,
+    drawn_values,
     legend_texts,
 )
-from matplotlib.collections import QuadMesh
 
 from landscape.drawing.appearance import STYLES
 from landscape.drawing.fitting import shorter_side
 from landscape.drawing.path import TIME_BAR
-from landscape.figures import figure_pixels, plot_multiples, plot_uncertainty
+from landscape.figures import choose_scale, figure_pixels, plot_multiples, plot_uncertainty
 from landscape.landscape import Landscape
-
-
-def shown(ax):
-    return next(item for item in ax.collections if isinstance(item, QuadMesh) or getattr(item, "filled", False))
 
 
 def planes():
@@ -38,7 +35,7 @@ class TestOneScale:
     def test_the_same_colour_is_the_same_value(self, kind):
         landscapes = planes()
         axes = plot_multiples(landscapes, kind=kind)
-        ends = {(shown(ax).norm.vmin, shown(ax).norm.vmax) for ax in axes}
+        ends = {(drawn_values(ax).norm.vmin, drawn_values(ax).norm.vmax) for ax in axes}
         everything = np.concatenate([landscape.loss.ravel() for landscape in landscapes])
         assert ends == {(everything.min(), everything.max())}
 
@@ -55,7 +52,7 @@ class TestOneScale:
 
     def test_clip_and_levels_are_shared(self):
         axes = plot_multiples(planes(), clip=(0.1, 10), levels=[0.5, 2])
-        assert {(shown(ax).norm.vmin, shown(ax).norm.vmax) for ax in axes} == {(0.1, 10)}
+        assert {(drawn_values(ax).norm.vmin, drawn_values(ax).norm.vmax) for ax in axes} == {(0.1, 10)}
         assert all(contour_lines(ax).levels.tolist() == [0.5, 2] for ax in axes)
         assert "clipped to 0.1 ... 10" in axes[0].figure.axes[3].get_ylabel()
 
@@ -183,26 +180,32 @@ def test_in_every_style_pictures_have_a_size_and_numbers_an_order(case, style):
     assert any(numbers_along(ax.xaxis) for ax in figure.axes)
 
 
+TWO = ["loss", "accuracy"]
+OTHER = "must be left out for pictures of different quantities"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+    ("landscapes", "options", "error", "message"),
     [
-        (([],), ValueError, "landscapes must be at least one landscape"),
-        ((3,), TypeError, "landscapes must be a list of landscapes"),
-        ((["a.h5"],), TypeError, r"landscapes\[0\] must be a Landscape"),
-        (([Landscape(build_line([1, 2])), Landscape(build())],), ValueError, "all planes or all lines"),
-        (([Landscape(build())], ["a", "b"]), ValueError, "titles must be a list of 1 texts"),
-        (([Landscape(build())], "a"), TypeError, "titles must be a list of texts"),
-        (([Landscape(build())], None, "map"), ValueError, "kind must be one of 'contour', 'lines', 'heatmap'"),
-        (([Landscape(build())], None, "profile"), ValueError, "plot_profile needs a line"),
-        (([Landscape(build_line([1, 2]))], None, "surface"), ValueError, "plot_surface needs a plane"),
-        (([Landscape(build())], None, None, 0), ValueError, "columns must be an int of at least 1"),
+        ([], {}, ValueError, "landscapes must be at least one landscape"),
+        (3, {}, TypeError, "landscapes must be a list of landscapes"),
+        (["a.h5"], {}, TypeError, r"landscapes\[0\] must be a Landscape"),
+        ([build_line([1, 2]), build()], {}, ValueError, "all planes or all lines"),
+        (build(), {"titles": ["a", "b"]}, ValueError, "titles must be a list of 1 texts, one for each picture"),
+        (build(), {"titles": "a"}, TypeError, "titles must be a list of texts"),
+        (build(), {"kind": "map"}, ValueError, "kind must be one of 'contour', 'lines', 'heatmap'"),
+        (build(), {"kind": "profile"}, ValueError, "plot_profile needs a line"),
+        (build_line([1, 2]), {"kind": "surface"}, ValueError, "plot_surface needs a plane"),
+        (build(), {"columns": 0}, ValueError, "columns must be an int of at least 1"),
+        (build(), {"width": 3}, TypeError, "plot_multiples has no argument 'width'"),
+        (build(), {"metrics": "loss"}, TypeError, r'metrics must be a list of names such as \["loss", "loss@test"\]'),
+        (build(), {"metrics": []}, ValueError, "metrics must be a list of at least one name"),
+        (with_test_set(build()), {"metrics": ["loss@val"]}, KeyError, "no metric 'loss@val'; it has .*'loss@test'"),
+        (build(), {"metrics": ["loss"], "metric": "loss"}, ValueError, "metric must be left out where metrics says"),
+        (build(), {"metrics": TWO, "clip": 2.0}, ValueError, rf"clip {OTHER} \(loss, accuracy\)"),
+        (build(), {"metrics": TWO, "scale": choose_scale(np.arange(3.0))}, ValueError, f"scale {OTHER}"),
     ],
 )
-def test_wrong_arguments(arguments, error, message):
+def test_wrong_arguments(landscapes, options, error, message):
     with pytest.raises(error, match=message):
-        plot_multiples(*arguments)
-
-
-def test_unknown_options():
-    with pytest.raises(TypeError, match="plot_multiples has no argument 'width'"):
-        plot_multiples([build()], width=3)
+        plot_multiples(landscapes, **options)

@@ -178,18 +178,6 @@ class TestScale:
         with pytest.raises(error, match=message):
             choose_scale(np.linspace(-9, 0, 10), **arguments)
 
-    @pytest.mark.parametrize("plot", [*DRAWINGS, plot_contour_lines, plot_heatmap])
-    def test_wrong_options_of_pictures(self, plot):
-        for options, error, message in (
-            ({"metric": "recall"}, KeyError, "no metric 'recall'"),
-            ({"trajectory": 1}, TypeError, "trajectory must be a bool"),
-            ({"scale": "cubic"}, ValueError, "scale must be one of"),
-            ({"levels": "cubic"}, ValueError, "levels must be an int"),
-            ({"clip": (2, 1)}, ValueError, "clip must be a pair"),
-        ):
-            with pytest.raises(error, match=message):
-                plot(Landscape(build()), **options)
-
 
 def _shares_of_colours(scale, values):
     return np.sort(np.ma.filled(scale.norm()(scale.shown(values)), np.nan).ravel())

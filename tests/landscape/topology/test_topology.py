@@ -250,10 +250,6 @@ class TestUse:
         with pytest.raises(error, match=text):
             Landscape(build_line([1.0, 2])).topology(persistence=persistence)
 
-    def test_an_unknown_metric(self):
-        with pytest.raises(KeyError, match="the landscape has no metric 'acc'"):
-            Landscape(build_line([1.0, 2])).topology("acc")
-
     def test_a_minimum_that_is_not_there(self):
         found = Landscape(build_line([0.0, 2, 1])).topology()
         for first, second in ((0, 2), (-1, 0)):
