@@ -15,8 +15,7 @@ from ..drawing import texts
 from ..drawing.appearance import DIVERGING
 from ..drawing.camera import NAMED, Camera, best_camera, plotly_box
 from ..drawing.missing import edges, plateaus
-from ..drawing.path import network_marks, run_color
-from ..drawing.times import path_times, strong_color
+from ..drawing.path import network_marks, path_times, run_color, strong_color
 from ..facts import page_facts
 from ..figures.difference import check_same_grid, difference, joint_status
 from ..grid.checkpoints import CheckpointsData
