@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -46,16 +47,16 @@ class StreamedMeasurement:
         sums: list[list[Total]] = [[total.fresh() for total in totals] for _ in places]
         errors: list[str | None] = [None] * len(places)
 
-        def add(index: int, batches: Sequence[Batch]) -> None:
+        def add(index: int, batches: Iterable[Batch]) -> None:
             visit(places[index])
             add_more_batches(self.forward(), batches, sums[index])
 
         for block in self.stream.blocks():
             for group in self._groups(block):
-                batches = [batch for part in group for batch in self.batches(part)]
+                batches = [self.batches(part) for part in group]
                 for index in range(len(places)):
                     if errors[index] is None:
-                        errors[index] = _attempted(add, index, batches)
+                        errors[index] = _attempted(add, index, itertools.chain.from_iterable(batches))
                 del batches, group
             del block
         rows: list[dict[str, float]] = [{} for _ in places]

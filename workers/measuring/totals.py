@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -198,7 +198,7 @@ def _add_anew(forward: Callable[..., Any], batches: Sequence[Batch], totals: Seq
     add_more_batches(forward, batches, totals)
 
 
-def add_more_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
+def add_more_batches(forward: Callable[..., Any], batches: Iterable[Batch], totals: Sequence[Total]) -> None:
     for batch in batches:
         outputs = call_network(forward, batch.inputs)
         for total in totals:

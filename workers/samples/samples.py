@@ -162,7 +162,7 @@ class Samples:
         return self._with(
             _on_use=(*self._on_use, function),
             moved_on_use=self.moved_on_use or moves,
-            passes=None if self.passes is None else self.passes.changed(function),
+            passes=None if self.passes is None else self.passes.changed(function, on_each_use=not moves),
         )
 
     def sha256(self, *, with_batches: bool) -> str:
@@ -207,6 +207,7 @@ class SampleStream:
     copied: bool = field(kw_only=True)  # whether batches are copied, where a stream may fill the same arrays again
     join: Callable[[Sequence[Batch]], Samples] = field(kw_only=True)  # makes samples of a few small batches
     changes: tuple[Callable[[Batch], Batch], ...] = ()
+    changes_on_use: tuple[Callable[[Batch], Batch], ...] = ()  # a batch is read once for several points
     random_state: OwnRandomState = field(default_factory=OwnRandomState)
     seconds: float = 0.0  # what reading took in the last whole pass
 
@@ -214,7 +215,9 @@ class SampleStream:
     def count(self) -> int:
         return sum(self.facts.sizes)
 
-    def changed(self, function: Callable[[Batch], Batch]) -> SampleStream:
+    def changed(self, function: Callable[[Batch], Batch], *, on_each_use: bool = False) -> SampleStream:
+        if on_each_use:
+            return replace(self, changes_on_use=(*self.changes_on_use, function))
         return replace(self, changes=(*self.changes, function))
 
     def in_blocks_of(self, size: float) -> SampleStream:
@@ -239,6 +242,8 @@ class SampleStream:
             size += part.nbytes
             for change in self.changes:
                 part = part.map_batches(change)
+            for change in self.changes_on_use:
+                part = part.changed_on_use(change)
             parts.append(part)
         yield parts
         self.seconds = seconds

@@ -355,6 +355,19 @@ def test_what_a_step_does_to_its_batch_is_undone_before_the_next_pass(step, coll
     assert value_of(OwnLoss(step), network(), loader)[0] == expected
 
 
+@pytest.mark.filterwarnings("ignore:the samples take more memory")
+@pytest.mark.parametrize("step", [divides_in_place, puts_it_back_smaller, takes_it_out])
+def test_what_a_step_does_to_a_batch_that_is_read_once_for_several_points_is_undone_before_the_next(step):
+    loader = DataLoader(StackDataset(images=50 * IMAGES, classes=CLASSES), batch_size=16)
+
+    def losses(function):
+        evaluator = evaluator_of(OwnLoss(function), net := network(), loader, memory=SampleMemory(limit=1000))
+        evaluator.load(*plane_of(net))
+        return evaluator.measure(np.array([POINT, POINT, (0.0, 0.0)]))["loss"]
+
+    np.testing.assert_array_equal(losses(step), losses(of_a_hundredth))
+
+
 def test_a_network_may_change_its_inputs_in_place():
     class InPlace(nn.Sequential):
         def forward(self, images):
