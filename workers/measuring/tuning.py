@@ -29,7 +29,7 @@ _BUDGET_SHARE = 0.05
 _SHARE_OF_SAMPLES, _FEW_SAMPLES = 1 / 8, 8192
 _SHARE_WITH_COMPILATION = 1 / 2
 _FEWEST_BATCHES = 3
-# So often a batch is computed, within a twelfth of the budget: where other programs run, few are undisturbed.
+# So often batches of few samples are computed, within a twelfth of the budget: beside others, few are undisturbed.
 _FEWEST_TIMES, _MOST_TIMES = 8, 12
 _PASSES = 2
 # What a later candidate must be, so that noise rarely changes the choice.
@@ -138,7 +138,8 @@ def _timed(run: _Run, plan: MeasurementPlan, samples: Samples, watch: _Watch) ->
     # other programs run, which only some of their batches show.
     batches = samples.batches(plan.batch_size)[:_FEWEST_BATCHES]
     share = _FEW_SAMPLES / (2 * len(_BATCH_SIZES))
-    times = min(max(int(share / batches[0].size), _FEWEST_TIMES), _MOST_TIMES)
+    fewest = _FEWEST_TIMES if samples.count <= _FEW_SAMPLES else _FEWEST_BATCHES
+    times = min(max(int(share / batches[0].size), fewest), _MOST_TIMES)
     rates = []
     for index in range(times):
         batch = batches[index % len(batches)]

@@ -107,7 +107,7 @@ def load_without_memory(where):
     worker = MeasurementActor(None, 1, ["cpu"], [])
     assert worker.prepare(pickle.dumps(hungry_network.wide), ()) is None
     assert worker.call() is None
-    worker.start(MeasurementOptions(), PLAN)
+    worker.start(MeasurementSetup(plan=PLAN))
     with hungry_network.memory_limit(24):
         error = worker.ask("load", *vectors, (), [(1.0, 1.0)])
     assert isinstance(error, MemoryShortageError)
