@@ -179,8 +179,10 @@ def _words(flag: str, value: Any, option: Option) -> list[object]:
     try:
         is_given = value is not None and option.checked(flag, value) != option.default
     except (TypeError, ValueError):
-        is_given = False  # of a damaged file, or one that somebody made up
-    return [flag, *([] if value is True else [value])] if is_given else []
+        return []  # of a damaged file, or one that somebody made up
+    if not is_given:
+        return []
+    return [flag] if value is True else [flag, value]
 
 
 def _is_found(function: str) -> bool:

@@ -169,10 +169,8 @@ class Sheet(Picture):
         bar.set_ticks(self.scale.levels.tolist(), labels=texts)
         bar.minorticks_off()
         if self.diverging:
-            # The colours of a sign that does not occur are left out; a value and its negative keep equal strength.
-            shown = self.scale.shown(self.measured)
-            ends = min(np.nanmin(shown), 0.0), max(np.nanmax(shown), 0.0)
-            (bar.ax.set_xlim if across else bar.ax.set_ylim)(*ends)
+            # A value and its negative keep equal strength.
+            (bar.ax.set_xlim if across else bar.ax.set_ylim)(*self.scale.ends_with_zero(self.measured))
         text = self.scale.label(self.label)
         narrow = len(text) * 0.55 * self.appearance.text_size > length
         # A difference has the names of two metrics.

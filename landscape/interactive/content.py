@@ -148,8 +148,7 @@ def _difference(
 
 def _used(scale: Scale, values: NDArray[Any]) -> dict[str, Any]:
     """Returns the ends of the heights of a difference, zero among them, and the part of the colours for them."""
-    heights = scale.heights(values)
-    ends = [float(end(heights, initial=0.0, where=np.isfinite(heights))) for end in (np.min, np.max)]
+    ends = scale.forward(scale.ends_with_zero(values)).tolist()
     bottom, top = scale.height_range
     if scale.flat:
         bottom, top = ends = [-1.0, 1.0]

@@ -107,7 +107,8 @@ class FileWriter(Generic[D]):
             image = self._format.encode(self._data) if part is None else part
         # The measurement must not wait for a slow disk or server.
         if isinstance(self._place, RemoteStore):
-            self._place.write(b"".join(parts_of(image)), last=last)
+            write = self._place.write_last if last else self._place.write
+            write(b"".join(parts_of(image)))
             return
         if unfinished is not None and part is not None:
             with explained(self._place, self._format.kind):
@@ -126,43 +127,48 @@ class RemoteStore:
         self._has_worked = False
         self._kept: Path | None = None
 
-    def write(self, image: bytes, *, last: bool) -> None:
-        """Writes a file, the last bytes trying several times; a LandscapeWriteError where it fails at first or last."""
-        was_kept = self._kept is not None
+    def write(self, image: bytes) -> None:
+        """Writes while the survey goes on; a LandscapeWriteError only where nothing could be written before."""
+        try:
+            self._path.write_bytes(image)
+        except OSError as error:
+            if not self._has_worked:
+                raise LandscapeWriteError(
+                    f"{self._kind.word} file {self._path} cannot be written: {error.strerror}. What was there is "
+                    "untouched. Check the address and your right to write there, then run again."
+                ) from error
+            was_kept = self._kept is not None
+            kept = self._keep(image)
+            if not was_kept:
+                warn_user(
+                    f"{self._kind.word} file {self._path} cannot be written at the moment: {error.strerror}. What is "
+                    f"measured is kept in {kept}, and the next write in a few seconds tries again."
+                )
+        else:
+            self._has_worked = True
+            self._forget()
+
+    def write_last(self, image: bytes) -> None:
+        """Writes the last bytes, trying several times; a LandscapeWriteError says where they are on this machine."""
 
         def write() -> None:
             try:
                 self._path.write_bytes(image)
             except OSError:
-                if last or self._has_worked:
-                    # Before the pause, in which a process that does not end may be killed.
-                    self._keep(image)
+                # Before the pause, in which a process that does not end may be killed.
+                self._keep(image)
                 raise
 
         try:
-            retry(write, LAST_PAUSES_SECONDS if last else ())
+            retry(write, LAST_PAUSES_SECONDS)
         except LandscapeWriteError:
             raise  # it cannot even be kept on this machine
         except OSError as error:
-            fails, reason = f"{self._kind.word} file {self._path} cannot be written", error.strerror
-            if last:
-                raise LandscapeWriteError(
-                    f"{fails}: {reason}. What was measured is in {self._kept}: copy it there once that is possible, "
-                    "else the next run measures it again."
-                ) from error
-            if not self._has_worked:
-                raise LandscapeWriteError(
-                    f"{fails}: {reason}. What was there is untouched. Check the address and your right to write there, "
-                    "then run again."
-                ) from error
-            if not was_kept:
-                warn_user(
-                    f"{fails} at the moment: {reason}. What is measured is kept in {self._kept}, and the next write in "
-                    "a few seconds tries again."
-                )
-        else:
-            self._has_worked = True
-            self._forget()
+            raise LandscapeWriteError(
+                f"{self._kind.word} file {self._path} cannot be written: {error.strerror}. What was measured is in "
+                f"{self._kept}: copy it there once that is possible, else the next run measures it again."
+            ) from error
+        self._forget()
 
     def _keep(self, image: bytes) -> Path:
         if self._kept is None:

@@ -104,6 +104,12 @@ class Scale:
         """Returns the values as they are drawn: a copy in which values beyond the ends lie at the ends."""
         return np.asarray(np.clip(np.where(np.isfinite(values), values, np.nan), self.low, self.high))
 
+    def ends_with_zero(self, values: Any) -> tuple[float, float]:
+        """Returns the ends of a difference's values as they are drawn: a sign that does not occur needs no colours."""
+        shown = self.shown(values)
+        low, high = (float(end(shown, initial=0.0, where=np.isfinite(shown))) for end in (np.min, np.max))
+        return low, high
+
     def forward(self, values: Any) -> NDArray[Any]:
         """Returns heights: equal distances are equal ratios on a logarithmic scale."""
         values = np.asarray(values, np.float64)

@@ -16,7 +16,7 @@ from collectors.networks.jax_network import take_apart
 from collectors.networks.weight_space import State, direction_dtype
 from collectors.shapes import Float64
 
-from ..curvature.products import Matrix, ProductSettings
+from ..curvature.products import ProductSettings
 from ..evaluator import MeasurementSetup
 from ..measurement_options import MeasurementOptions
 from ..measuring import checks
@@ -41,7 +41,7 @@ from .functions import (
     outputs_of,
 )
 from .losses import JaxTotal, SampleTotal, find_metrics, make_totals
-from .products import Derivatives, JaxProducts
+from .products import JaxProducts
 
 _LOSSES = (
     "a loss function of (outputs, targets) written with jax.numpy, such as "
@@ -90,7 +90,6 @@ class JaxEvaluator(NetworkEvaluator):
         device = find_device(setup.device, sets[0].notes)
         self._placement = Placement(self._network.arrays, device, setup.devices)
         self._placed: dict[str, tuple[int | None, list[Batch]]] = {}
-        self._derivatives: dict[tuple[str, Matrix], Derivatives] = {}
         self._plane: Plane | None = None
         self._points_at_once: dict[str, int] = {}
         with self.settings():
@@ -143,15 +142,12 @@ class JaxEvaluator(NetworkEvaluator):
             )
 
     def products(self, settings: ProductSettings) -> JaxProducts:
-        # Each point of a plane makes products of its own, of what is compiled once.
-        return JaxProducts(self._network, self._main, self._placement, self.settings, settings, self._derivatives)
+        return JaxProducts(self._network, self._main, self._placement, self.settings, settings)
 
     def close(self) -> None:
         """Frees the device's memory; the user's network was never touched."""
         self._plane = None
         self._placed.clear()
-        self._derivatives.clear()
-        self._of_curves = None
 
     def _prepare_statistics(self, read: ReadSet, options: MeasurementOptions) -> None:
         batches = read.samples.batches(options.recalibration_batch_size) if self._recalibrates else []

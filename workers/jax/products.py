@@ -74,7 +74,7 @@ class Derivatives:
 
 
 class JaxProducts(ArrayProducts):
-    """Products of a measured loss, with arrays placed as the network's; what they compile is added to ``compiled``."""
+    """Products of a measured loss, with arrays placed as the network's."""
 
     differentiator = "JAX"
 
@@ -85,7 +85,6 @@ class JaxProducts(ArrayProducts):
         placement: Placement,
         measuring: Callable[[], contextlib.AbstractContextManager[None]],
         settings: ProductSettings,
-        compiled: dict[tuple[str, Matrix], Derivatives],
     ) -> None:
         self._space, self._placement = network.space, placement
         self.remedy = f"Replace what it names, {_OTHER[settings.matrix]}. "
@@ -95,10 +94,9 @@ class JaxProducts(ArrayProducts):
             return outputs_of(network, {**fixed, **weights}, inputs)
 
         loss = cast(JaxTotal, measured.loss)
-        key = (loss.key, settings.matrix)
-        if key not in compiled:
-            compiled[key] = Derivatives(self.layout.names, run, loss.numerator, settings.matrix)
-        self._derivatives = compiled[key]
+        self._derivatives = measured.compiled(
+            settings.matrix, lambda: Derivatives(self.layout.names, run, loss.numerator, settings.matrix)
+        )
         arrays = {name: np.asarray(value) for name, value in network.arrays.items()}
         self.move(arrays, arrays)
 

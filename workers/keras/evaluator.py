@@ -74,7 +74,7 @@ class KerasEvaluator(ArrayEvaluator):
         return self._products_of(self._by_batch, ProductSettings())
 
     def _products_of(self, network: KerasNetwork, settings: ProductSettings) -> KerasProducts:
-        return KINDS[network.back_end](network.in_float32, self._main, self.settings, settings)
+        return KINDS[network.back_end](network.in_float32(), self._main, self.settings, settings)
 
     @functools.cached_property
     def _by_batch(self) -> KerasNetwork:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from collectors.networks.batches import call_network
 from collectors.networks.keras_network import named_variables, to_array, torch_modules
 from collectors.networks.weight_space import State, WeightSpace
 
-from ..measuring.totals import Total
 from ..samples.batches import Batch
 
 _BACK_ENDS = ("torch", "jax", "tensorflow")
@@ -65,7 +63,6 @@ class KerasNetwork:
         self._variables = {info.name: variable for info, variable in entries}
         self._options = {"training": False} if "training" in network.call_signature_parameters else {}
         self._modes: list[tuple[Any, bool]] = []
-        self.derivatives: dict[Total, Any] = {}  # of each loss, as JAX compiled them
         if self.back_end == "torch":
             # PyTorch modules inside a Keras model follow the mode that Keras' own evaluation sets.
             self._modes = [(module, module.training) for module in torch_modules(network)]
@@ -131,9 +128,8 @@ class KerasNetwork:
         finally:
             self.write(before)
 
-    @functools.cached_property
     def in_float32(self) -> KerasNetwork:
-        """The network as it was built, for derivatives."""
+        """Returns the network as it was built, for derivatives."""
         return self if self._precision == "float32" else KerasNetwork(self._network, self._following)
 
     def statistics_of(self, batch: Batch) -> dict[str, NDArray[Any]]:

@@ -91,9 +91,9 @@ class _Jax(KerasProducts):
         def total(prediction: Any, targets: Any, size: Any) -> tuple[Any, Any]:
             return loss.differentiable(prediction, Batch(None, targets, size))
 
-        if loss not in network.derivatives:
-            network.derivatives[loss] = Derivatives(self.layout.names, run, total)
-        self._derivatives: Derivatives = network.derivatives[loss]
+        self._derivatives = measured.compiled(
+            network.normalizes_by_batch, lambda: Derivatives(self.layout.names, run, total)
+        )
 
     def loss_of(self, batch: Batch) -> Any:
         return self._derivatives.loss(*self._arguments(batch))

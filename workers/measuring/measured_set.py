@@ -8,9 +8,9 @@ import functools
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from .totals import Total
 from .tuning import chosen_plan
 
 Measure: TypeAlias = "Callable[[Float64[np.ndarray, 'points axes']], dict[str, Float64[np.ndarray, ' points']]]"
+_Compiled = TypeVar("_Compiled")
 
 
 class MeasuredNetwork(ABC):
@@ -101,6 +102,7 @@ class MeasuredSet:
     origin: OriginMeasurement | None = field(default=None, init=False)
     # Which samples were cut last into batches of which size, and the batches.
     _cut: tuple[Samples, int | None, Sequence[Batch]] | None = field(default=None, init=False)
+    _compiled: dict[tuple[Total, Hashable], Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         here = [lambda _: None]  # with the weights that callback_fn gives, as far as they tell
@@ -119,6 +121,14 @@ class MeasuredSet:
         loss = copy.copy(self.loss)
         loss.groups, loss.keeps_samples = self.groups, self.keeps_samples
         return [loss, *self.metrics.values()]
+
+    def compiled(self, key: Hashable, make: Callable[[], _Compiled]) -> _Compiled:
+        """Returns what derivatives of the loss compile, made once: each point of a plane makes products of its own."""
+        # After another load the loss may be added up in another way.
+        if (self.loss, key) not in self._compiled:
+            self._compiled[self.loss, key] = make()
+        found: _Compiled = self._compiled[self.loss, key]
+        return found
 
     @property
     def keeps_batches(self) -> bool:

@@ -56,7 +56,6 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
     _groups_sha256 = ""
     _kept: tuple[KeptSamples, ...] = ()
     _shared_samples = b""
-    _of_curves: tuple[Total, ArrayGradients] | None = None  # a loss, and its products
     _passes: StreamedMeasurement | None = None  # how samples are measured that are read anew in each pass
 
     def __init__(self) -> None:
@@ -236,10 +235,7 @@ class NetworkEvaluator(Evaluator, MeasuredNetwork):
 
     def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
         """Goes on with fitting a curve on the main data set (``FitsCurves``)."""
-        # Gradients are kept, because they are compiled. After another load the loss may be added up in another way.
-        if self._of_curves is None or self._of_curves[0] is not self._main.loss:
-            self._of_curves = self._main.loss, self._gradients_of_curves()
-        return ArrayCurveFitter(self._of_curves[1], self.space, self._main, task).fit(begun, seconds)
+        return ArrayCurveFitter(self._gradients_of_curves(), self.space, self._main, task).fit(begun, seconds)
 
     def _gradients_of_curves(self) -> ArrayGradients:
         assert isinstance(self, MakesProducts)

@@ -55,8 +55,12 @@ class MindSporeProducts(WrittenGradients):
         super().__init__(network, measured, measuring, settings)
         self._step = _STEP * float(np.cbrt(np.finfo(self.layout.dtype).eps))
         self._notes.append(_DIFFERENCES.format(self._step))
-        loss = _LossOfBatch(network.cell, loss_of_tensors(measured.loss), network.computes_loss)
-        self._slope = _Slope(loss, network.parameters(self.layout.names))
+
+        def make() -> _Slope:
+            loss = _LossOfBatch(network.cell, loss_of_tensors(measured.loss), network.computes_loss)
+            return _Slope(loss, network.parameters(self.layout.names))
+
+        self._slope = measured.compiled("slope", make)
         self._slope.set_train(False)
 
     def move(self, parameters: State, buffers: State | None) -> None:

@@ -157,12 +157,17 @@ class Samples:
         assert self._whole is not None
         return _on_use([picked(self._whole, rows, len(rows))], self._on_use)[0]
 
-    def changed_on_use(self, function: Callable[[Batch], Batch], *, moves: bool = False) -> Samples:
-        """Returns the samples with batches changed on each use, as a changed copy of all takes as much memory again."""
+    def changed_on_use(
+        self, function: Callable[[Batch], Batch], *, moves: bool = False, copies: bool = False
+    ) -> Samples:
+        """Returns the samples with batches changed on each use, as a changed copy of all takes as much memory again.
+
+        Of samples that are read in passes, what is read is changed once for several points; copies are made for each.
+        """
         return self._with(
             _on_use=(*self._on_use, function),
             moved_on_use=self.moved_on_use or moves,
-            passes=None if self.passes is None else self.passes.changed(function, on_each_use=not moves),
+            passes=None if self.passes is None else self.passes.changed(function, on_each_use=copies),
         )
 
     def sha256(self, *, with_batches: bool) -> str:

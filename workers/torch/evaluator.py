@@ -224,7 +224,7 @@ class TorchEvaluator(NetworkEvaluator):
             with self.settings():
                 measure = functools.partial(self.measure_batches, loss=candidates[0], metrics=self._metrics)
                 self._changes_batches = changes_batches(lambda batch: measure([batch]), samples)
-            used = samples.changed_on_use(copied) if self._changes_batches else samples
+            used = self._copied_on_use(samples)
             self._sets = [MeasuredSet(self, read.name, used, candidates, self._metrics, plan, read.notes)]
             return self._main.loss
 
@@ -287,8 +287,10 @@ class TorchEvaluator(NetworkEvaluator):
         self._snapshots[-1].apply()
 
     def _placed(self, samples: Samples, *, channels_last: bool = False) -> Samples:
-        placed = place_samples(samples, self._device, channels_last, self._outputs_device)
-        return placed.changed_on_use(copied) if self._changes_batches else placed
+        return self._copied_on_use(place_samples(samples, self._device, channels_last, self._outputs_device))
+
+    def _copied_on_use(self, samples: Samples) -> Samples:
+        return samples.changed_on_use(copied, copies=True) if self._changes_batches else samples
 
     def _find_outputs(self, batch: Batch) -> None:
         """Finds out on which device a network that is spread over several has its outputs."""

@@ -457,6 +457,28 @@ def test_passes_in_smaller_blocks_hold_the_same_samples():
         assert torch.equal(one.own_batches[0].inputs, other.own_batches[0].inputs)
 
 
+def test_of_passes_copies_alone_are_made_for_each_use():
+    """What is read is laid out, or moved, once for all points that are measured in the pass."""
+    batch = Batch(torch.ones(100, 2), torch.zeros(100), 100)
+    facts, counts = PassFacts((100,), (quick_mark(batch),), ""), {"laid out": 0, "copied": 0}
+
+    def counted(name):
+        def change(batch):
+            counts[name] += 1
+            return batch
+
+        return change
+
+    samples = read_samples((batch.inputs, batch.targets), MeasurementOptions())[0].head_of(
+        SampleStream(lambda: iter([batch]), facts, 1e9, copied=False, join=None)
+    )
+    changed = samples.changed_on_use(counted("laid out")).changed_on_use(counted("copied"), copies=True)
+    ((part,),) = changed.passes.blocks()
+    for _ in range(3):
+        list(part.batches(100))
+    assert counts == {"laid out": 1, "copied": 3}
+
+
 def test_changes_on_use_follow_each_other_wherever_batches_come_from():
     inputs = torch.arange(12.0).reshape(6, 2)
     samples = read_samples((inputs, torch.zeros(6)), MeasurementOptions())[0]
