@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
     from ..paths.alignment import Aligned
 
-_SHARED = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margin", "share", "extremes"))
+_SHARED = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margin", "share"))
 # A curve is fitted with the loss alone, by a plan of its own.
 _OF_WAY = (
-    "plan", "groups", "keep_samples", "buffers", "recalibration_batch_size", "precision", "seed_each_point", "samples",
+    "plan", "groups", "extremes", "keep_samples", "buffers", "recalibration_batch_size", "precision", "seed_each_point",
+    "samples",
 )  # fmt: skip
 _COMPARED = 32  # samples on which an alignment is verified
 _WEIGHTS = ".safetensors"

@@ -136,6 +136,16 @@ def test_an_aligned_file(small, function):
     assert said.splitlines()[:3] == ["aligned.safetensors", f"  {lines[0]}", f"  {lines[1]}"]
 
 
+@pytest.mark.parametrize("kind", ["line", "bezier"])
+def test_extremes_are_measured_along_the_way(small, kind):
+    steps = () if kind == "line" else ("--steps", "3")
+    typed = (*PAIR, "--kind", kind, *steps, "--points", "3", "--extremes", "--devices", "0", "--quiet", "-o", "way.h5")
+    invoke("connect", "a.pt", "b.pt", *typed)
+    metrics = Landscape.load("way.h5").metrics
+    assert np.isfinite([metrics["max_eigenvalue"], metrics["min_eigenvalue"]]).all()
+    assert (metrics["max_eigenvalue"] > metrics["min_eigenvalue"]).all()
+
+
 def test_what_is_there_is_not_replaced(small):
     (small / "kept.safetensors").write_text("kept")
     arguments = ("a.pt", "b.pt", *PAIR, "-o", "kept.safetensors")
