@@ -92,12 +92,14 @@ class LightningCallback:
     module_is_set_up: bool = False
 
     def __call__(self) -> tuple[OwnLoss, nn.Module, Any, dict[str, Any]]:
-        source = self.module
-        module = copy.deepcopy(source) if isinstance(source, nn.Module) else source()
+        module = self.module if isinstance(self.module, nn.Module) else self.module()
         if not _is_lightning(module, "LightningModule"):
             raise CallbackFunctionError(f"lightning_module must return a LightningModule, not {type(module).__name__}.")
+        has_trained = self._has_trained(module)
+        if module is self.module or has_trained:  # a function may return one that the user goes on with, too
+            module = copy.deepcopy(module)
         module.log = module.log_dict = lambda *_, **__: None  # without a Trainer they would raise
-        if not self._has_trained():
+        if not has_trained:
             _set_up(module)
         loaders, hooks = self._read_data(module)
         metrics, is_numbered = self.metrics, any(len(several) > 1 for several in loaders.values())
@@ -113,11 +115,11 @@ class LightningCallback:
 
     def __getstate__(self) -> dict[str, Any]:
         # A Trainer holds loggers, processes and our own collector, none of which can be sent.
-        set_up = {"is_set_up": self._has_been_set_up(), "module_is_set_up": self._has_trained()}
+        set_up = {"is_set_up": self._has_been_set_up(), "module_is_set_up": self._has_trained(self.module)}
         return {**vars(self), "datamodule": _without_trainer(self.datamodule), **set_up}
 
-    def _has_trained(self) -> bool:
-        return self.module_is_set_up or getattr(self.module, "_trainer", None) is not None
+    def _has_trained(self, module: Any) -> bool:
+        return self.module_is_set_up or getattr(module, "_trainer", None) is not None
 
     def _has_been_set_up(self) -> bool:
         return self.is_set_up or getattr(self.datamodule, "trainer", None) is not None

@@ -308,6 +308,7 @@ class TestEvaluatorFrom:
         description = self.measured(sent)
         assert description.num_samples == 32
         assert self.measured(callback_fn).samples_sha256 == description.samples_sha256
+        assert self.measured(evaluator_from(lambda: module, data)).samples_sha256 == description.samples_sha256
         assert found(module) == before
         assert data.trainer is not None
         assert "log" not in vars(module)
@@ -442,7 +443,7 @@ class TestEvaluatorFrom:
             pickle.loads(cloudpickle.dumps(evaluator_from(module))),
         ):
             assert callback_fn.module.hooks == module.hooks
-            assert callback_fn._has_trained()
+            assert callback_fn._has_trained(callback_fn.module)
 
     def test_a_module_that_asks_for_a_trainer_while_it_is_set_up(self):
         class Asks(LitModel):
