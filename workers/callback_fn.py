@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +20,7 @@ def call_callback(callback_fn: Callable[[], Any]) -> Any:
     """Returns callback_fn's result; its exception becomes one that says where in the user's code it was raised."""
     try:
         return callback_fn()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise CallbackFunctionError(f"callback_fn raised {type(error).__name__}: {error}{place_of(error)}") from error
 
 
@@ -51,16 +52,22 @@ def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
     framework = _framework(result)
     model, network, dataset, metrics = result
     module = import_module(f".{framework}.evaluator", __package__)
+    with users_errors(), getting_ready("the network and its samples were put on their device"):
+        evaluator: Evaluator = module.EVALUATOR(model, network, dataset, metrics, setup)
+    return _completed(evaluator, setup)
+
+
+@contextlib.contextmanager
+def users_errors() -> Iterator[None]:
+    """Turns what was raised by no code of ours into a CallbackFunctionError."""
     try:
-        with getting_ready("the network and its samples were put on their device"):
-            evaluator: Evaluator = module.EVALUATOR(model, network, dataset, metrics, setup)
+        yield
     except Exception as error:
         if is_ours(error):  # and says what is wrong
             raise
         raise CallbackFunctionError(
             f"what callback_fn returned raised {type(error).__name__}: {error}{place_of(error)}"
         ) from error
-    return _completed(evaluator, setup)
 
 
 def _completed(evaluator: Evaluator, setup: MeasurementSetup) -> Evaluator:

@@ -115,15 +115,24 @@ class FunctionEvaluator(Evaluator):
         for coordinates in check_points(points, self._axes).tolist():
             moved = move_along(self._space, self._origin, self._directions, coordinates)
             moved |= self._between.at(coordinates)
-            rows.append(self._call(self._copy({**self._origin, **self._buffers}) | moved))
+            rows.append(self._values(self._copy({**self._origin, **self._buffers}) | moved))
         return as_columns(rows, self.description.metrics)
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
-        return self._call(self._copy({**parameters, **(self._buffers if buffers is None else buffers)}))
+        return self._values(self._copy({**parameters, **(self._buffers if buffers is None else buffers)}))
 
     def _copy(self, state: State) -> dict[str, NDArray[Any]]:
         # The function may keep or change what it is given.
         return {name: np.array(array) for name, array in state.items()}
+
+    def _values(self, state: dict[str, NDArray[Any]]) -> dict[str, float]:
+        values = self._call(state)
+        if values.keys() != set(self.description.metrics):
+            raise CallbackFunctionError(
+                "the function of FunctionEvaluator must return the same names at all weights, but returned "
+                f"{sorted(values)}, and {sorted(self.description.metrics)} at arrays of ones."
+            )
+        return values
 
     def _call(self, state: dict[str, NDArray[Any]]) -> dict[str, float]:
         result: Any = self._function(state)

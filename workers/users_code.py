@@ -20,7 +20,7 @@ def is_installed(path: Path) -> bool:
     return any(path.resolve() == place or place in path.resolve().parents for place in places)
 
 
-def place_of(error: Exception) -> str:
+def place_of(error: BaseException) -> str:
     """Returns the last line of the user's own code on the way to an error; "" where there is none."""
     own = [step for step in traceback.extract_tb(error.__traceback__) if _is_users(step.filename)]
     return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""

@@ -56,7 +56,7 @@ def load_function(text: str) -> Callable[[], Any]:
         raise ValueError(
             f"--function names the module {module_name!r}, which is neither in {folder} nor installed."
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # The user's module failed, which is no bug of this program; what it said is quoted as it is.
         remedy = (
             'It trains when it is imported, as each worker does: put what trains below `if __name__ == "__main__":`'

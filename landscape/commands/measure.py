@@ -17,7 +17,7 @@ from ..record.writer import make_output_folder
 from .arguments import as_typed, interruptible, load_function, numbers_between, numbers_of, options_named
 from .next_steps import has_values
 from .options import OUTPUT, RUN_OPTIONS, WORKER_OPTIONS, RunDirectory, with_options
-from .page import print_facts, print_result
+from .page import print_result
 from .plot import draw_beside
 
 if TYPE_CHECKING:
@@ -101,10 +101,22 @@ def check(run_directory: RunDirectory, *, function: str, as_json: bool, **option
 
     It measures a few checkpoints and compares them with the losses that training logged. It writes nothing.
     """
+    from ..diagnosis.diagnosis import Diagnosis, QuotedFinding
     from ..summary_landscape import SummaryLandscape
 
-    found = SummaryLandscape(run_directory).check(load_function(function), **options)
-    print_facts(found.to_json, lambda: as_typed(str(found)), as_json=as_json)
+    def measure() -> Diagnosis:
+        return SummaryLandscape(run_directory).check(load_function(function), **options)
+
+    def typed(item: Any) -> Any:
+        quoted = ("seen",) if isinstance(item, QuotedFinding) else ()
+        return replace(item, **{name: as_typed(text) for name, text in vars(item).items() if name not in quoted})
+
+    if as_json:
+        found = print_result(measure, Diagnosis.to_json, dry_run=False)
+    else:
+        found = measure()
+        findings, facts = (tuple(map(typed, items)) for items in (found.findings, found.facts))
+        typer.echo(str(replace(found, findings=findings, facts=facts)))
     if not found:
         raise typer.Exit(1)
 

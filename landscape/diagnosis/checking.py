@@ -15,7 +15,13 @@ from collectors.run_directory.directory import RunDirectory
 from collectors.summary.recorded_values import recorded_training
 from collectors.validation import wrong_type
 from collectors.weights.aligned import AlignedState, align
-from workers.errors import FrozenNetworkError, NondeterministicLossError, SamplesError
+from workers.errors import (
+    CallbackFunctionError,
+    FrozenNetworkError,
+    NondeterministicLossError,
+    SampleLossesError,
+    SamplesError,
+)
 from workers.evaluator import EvaluatorDescription
 from workers.measuring.checks import check_same_values
 from workers.pools.first_call import FirstCall, other_random_numbers
@@ -23,7 +29,7 @@ from workers.pools.first_call import FirstCall, other_random_numbers
 from ..curvature.facts import evenly_chosen
 from ..record.identity import data_set_json, identity_of
 from ..record.workers import measurement_options
-from .diagnosis import Diagnosis, Fact, Finding
+from .diagnosis import Diagnosis, Fact, Finding, QuotedFinding
 from .facts import logged_facts, network_facts, run_facts, sample_facts
 from .losses import LossCheck
 from .measuring import Comparison, MeasuredRun, measure_run, one_device, warnings_as_texts
@@ -47,7 +53,9 @@ def check_run(run: RunDirectory, callback_fn: Callable[[], Any], chosen: Mapping
         check.look()
     except (LandscapeError, TypeError, ValueError) as error:
         about, expected, remedy = next(known for kind, known in _RAISED.items() if isinstance(error, kind))
-        check.findings.append(Finding(about, str(error), expected, f"{remedy} The rest was not looked at."))
+        is_quoted = isinstance(error, CallbackFunctionError) and not isinstance(error, SampleLossesError)
+        kind = QuotedFinding if is_quoted else Finding
+        check.findings.append(kind(about, str(error), expected, f"{remedy} The rest was not looked at."))
     return Diagnosis(tuple(check.findings), tuple(check.facts), check.compared.rows if check.compared else ())
 
 
@@ -103,7 +111,7 @@ class _Check:
             self.findings += _trainable(space, self._run.metadata.network.get("trainable"))
         first, last = self._numbers[0], self._numbers[-1]
         one, other = states[first], states[last]
-        if all(np.array_equal(one.read(info.name), other.read(info.name)) for info in space.trainable):
+        if all(np.array_equal(one.read(info.name), other.read(info.name)) for info in space.parameters):
             seen = f"{self._run.settings.unit}s {first} and {last} hold the same weights."
             remedy = "let the collector watch the very network that the optimizer moves, and not a copy of it."
             self.findings.append(Finding("checkpoint", seen, "weights that training moved.", remedy))

@@ -36,6 +36,11 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class QuotedFinding(Finding):
+    """One whose ``seen`` is what the user's own code raised, in its words."""
+
+
+@dataclass(frozen=True)
 class Fact:
     """Something that is as it may be, in a sentence."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from collectors.networks.batches import leaves, length_of
 from collectors.networks.weight_space import WeightSpace, some_names
 from collectors.run_directory.directory import RunDirectory
 from collectors.summary.recorded_values import RecordedTraining
@@ -47,16 +49,23 @@ def network_facts(space: WeightSpace, buffers: str) -> Iterator[Fact]:
 def sample_facts(measured: MeasuredRun, result: Any) -> Iterator[Fact]:
     description, options = measured.description, measured.description.options
     how = "the first in the data set's order" if options.samples == "first" else f"random, seed {options.seed}"
+    wanted = options.num_samples
     for place, (name, count) in enumerate(sample_counts(description)):
         there = samples_in(data_set_of(result, name))
         of = f" of {there:,}" if there else ""
-        which = f" ({how})" if there != count else ", which are all"
+        asked = wanted.get(name) if isinstance(wanted, Mapping) else wanted
+        if there == count:
+            which = ", which are all"
+        elif asked == count:
+            which = f" ({how})"
+        else:
+            which = " (those that its loader visits)" if there else ""
         main = " It is the main data set." if name and not place else ""
         yield Fact("samples", f"{repr(name) + ': ' if name else ''}{count:,}{of} are read{which}.{main}")
     mean = "a mean over the samples"
     if measured.is_sum:
         mean = "a sum over the samples, so that it is larger the more of them are read"
-    elif description.partition_dependent:
+    elif measured.belongs_to_batches:
         mean = "it belongs to its batches, which are kept as the data set gives them"
     elif measured.weights is not None:
         low, high = float(np.min(measured.weights)), float(np.max(measured.weights))
@@ -105,11 +114,12 @@ def loss_of(result: Any) -> Any:
 
 
 def samples_in(data: Any) -> int | None:
-    inner = getattr(data, "dataset", data)  # of a DataLoader
-    if isinstance(inner, tuple) and inner:
-        inner = inner[0]  # of a pair of arrays
-    try:
-        # A list, or a loader without a data set, has batches.
-        return None if isinstance(inner, list) or hasattr(inner, "batch_size") else len(inner)
-    except TypeError:
-        return None
+    """Returns how many samples a data set has; None where it does not say, or says how many batches it has."""
+    if isinstance(data, tuple | list):
+        # A list of batches has pairs.
+        is_pair = len(data) == 2 and hasattr(data[1], "shape")
+        return next((len(leaf) for leaf in leaves(data) if getattr(leaf, "shape", ())), None) if is_pair else None
+    if hasattr(data, "batch_sampler"):  # of a DataLoader; where it has none, its data set has batches
+        return None if data.batch_sampler is None else length_of(data.dataset)
+    of_torch = sys.modules.get("torch.utils.data")
+    return length_of(data) if of_torch is not None and isinstance(data, of_torch.Dataset) else None

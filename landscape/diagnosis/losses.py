@@ -199,7 +199,7 @@ class LossCheck:
             if all(item.measured < _MUCH * item.logged for item in found.trained):
                 return Fact("logged losses", f"{seen} Check cannot tell whether anything is wrong: {alike}")
             remedy = f"{alike} Otherwise {remedy}"
-        if description.partition_dependent:
+        if measured.belongs_to_batches:
             remedy = f"give callback_fn's loader the batch size of the training, on which this loss depends; {remedy}"
         return Finding(about, seen, f"{expected}.", remedy)
 

@@ -54,6 +54,12 @@ class MeasuredRun:
     is_sum: bool  # whether the loss is known to be a sum over samples
     last: int  # number of the last checkpoint with finite weights
 
+    @property
+    def belongs_to_batches(self) -> bool:
+        """Whether the loss has no value for each sample, and is another one in other batches."""
+        main = next(iter(self.losses.values())).values()
+        return self.description.partition_dependent and all(math.isnan(loss.stderr) for loss in main)
+
 
 def measure_run(
     callback_fn: Callable[[], Any], states: Mapping[int, AlignedState], chosen: Mapping[str, Any]
@@ -74,7 +80,7 @@ def measure_run(
             found[result.key] = result.values
         sums = pool.sample_losses([(0.0,)])
         description = pool.description
-    is_sum = sums is not None and sums.denominators is None
+    is_sum = description.is_sum or (sums is not None and sums.denominators is None)
     losses = {
         name: {number: _loss(found[number], name if place else "", count if is_sum else 1) for number in states}
         for place, (name, count) in enumerate(sample_counts(description))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -83,20 +84,24 @@ def what_mends(trials: Iterator[Trial], misfit: Callable[[Trial], float]) -> lis
 
 def _other_losses(callback_fn: Callable[[], Any], result: Any) -> Iterator[Trial]:
     loss = loss_of(result)
+    settings = loss.keywords if isinstance(loss, functools.partial) else {}
     for name, neutral in _NEUTRAL.items():
-        value = getattr(loss, name, None)
+        value = settings.get(name, getattr(loss, name, None))
         if value is None or (isinstance(value, float) and value == neutral):
             continue
 
         def changed(name: str = name, neutral: Any = neutral) -> Any:
             model, *others = callback_fn()
             other = copy.copy(getattr(model, "loss_fn", model))
+            if isinstance(other, functools.partial):
+                return (functools.partial(other, **{name: neutral}), *others)
             if hasattr(other, "_buffers"):
                 other._buffers = dict(other._buffers)  # a copy of a module shares them with it
             setattr(other, name, neutral)
             return (other, *others)
 
-        shown = f"{type(loss).__name__}({name}={value if isinstance(value, float) else '...'})"
+        called = getattr(loss.func, "__name__", "the function") if settings else type(loss).__name__
+        shown = f"{called}({name}={value if isinstance(value, float) else '...'})"
         yield Trial(
             "loss",
             f"callback_fn's loss is {shown}; with {name}={neutral} the losses fit",

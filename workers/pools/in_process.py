@@ -13,7 +13,7 @@ import numpy as np
 from collectors.networks.weight_space import State
 from collectors.shapes import Float32
 
-from ..callback_fn import call_callback, make_evaluator
+from ..callback_fn import call_callback, make_evaluator, users_errors
 from ..curvature.measuring import CurvatureSettings, CurvatureValues, measure_state_curvature
 from ..curvature.products import SHARES, Layout, ProductSettings, ShareProducts, add_in_order
 from ..curves.curve import CurveTask, Fitting
@@ -83,7 +83,10 @@ class Worker:
         self._far = far_points[0]
         vectors = sum(array.nbytes for state in (origin, *directions) for array in state.values())
         size = f"{len(directions)} direction{'' if len(directions) == 1 else 's'}, {vectors / 1e9:.2g} GB"
-        with getting_ready(f"a plane was loaded: beside the network, each worker holds the origin and {size}"):
+        with (
+            users_errors(),
+            getting_ready(f"a plane was loaded: beside the network, each worker holds the origin and {size}"),
+        ):
             # A user's evaluator need not know buffers that are interpolated, nor that a loss may belong to its batches.
             further: dict[str, Any] = {"end_buffers": end_buffers} if end_buffers else {}
             if self.description.partition is not None:
@@ -97,7 +100,8 @@ class Worker:
             return self.description.device, self._origin
 
         def measure(point: Sequence[float]) -> dict[str, float]:
-            return values_at(self._measure([point]), 0)
+            with users_errors():
+                return values_at(self._measure([point]), 0)
 
         origin, start = [0.0] * len(self._far), time.perf_counter()
         first = measure(origin)

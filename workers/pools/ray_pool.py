@@ -27,13 +27,15 @@ from .placement import alive_nodes, cluster_workers, cpu_slots, environment_prob
 from .ray_session import RaySession, is_on_a_cluster
 
 _LOOK_SECONDS = 1.0
+_FRESH_SECONDS = 0.1  # for which Ray's process is taken for alive
+_FRESH_SECONDS = 0.1  # for which Ray's process is taken for alive
 _NODES_SECONDS = 2.0
 
 
 class RayActors(Actors):
     def __init__(self, ray: Any) -> None:
         self.ray = ray
-        self._next_look = time.monotonic() + _LOOK_SECONDS
+        self._next_look = 0.0
 
     def start(self, kind: type, arguments: Sequence[Any], needs: Mapping[str, Any]) -> Any:
         return self.ray.remote(kind).options(**needs).remote(*arguments)
@@ -47,10 +49,9 @@ class RayActors(Actors):
         end = math.inf if seconds is None else time.monotonic() + seconds
         while True:
             timeout = min(max(end - time.monotonic(), 0.0), _LOOK_SECONDS)
+            self._look()
             done, late = self.ray.wait(list(calls), num_returns=count, timeout=timeout)
-            if time.monotonic() > self._next_look:
-                self._check_alive()
-                self._next_look = time.monotonic() + _LOOK_SECONDS
+            self._look()
             if len(done) >= count or time.monotonic() >= end:
                 return done, late
 
@@ -61,6 +62,7 @@ class RayActors(Actors):
         return self.ray.put(value)
 
     def answers(self, calls: Sequence[Any]) -> list[Any]:
+        self._look()
         try:
             return list(self.ray.get(list(calls)))
         except self.ray.exceptions.RayTaskError as error:
@@ -68,6 +70,12 @@ class RayActors(Actors):
         except self.ray.exceptions.RayError as error:
             self._check_alive()  # workers die with the raylet, which is the cause to report
             raise ActorDeathError(str(error)) from error
+
+    def _look(self) -> None:
+        """Checks Ray's process before it is asked anything: where it is dead, Ray ends this process at once."""
+        if time.monotonic() > self._next_look:
+            self._check_alive()
+            self._next_look = time.monotonic() + _FRESH_SECONDS
 
     def _check_alive(self) -> None:
         """Raises PoolError if Ray's process on this machine is dead: seconds later it would end this one silently."""

@@ -90,6 +90,12 @@ def is_pair_of_arrays(dataset: object) -> bool:
 def count_rows(pair: Any) -> int:
     """Returns how many samples a pair of (inputs, targets) has, of nested arrays."""
     lengths = {len(leaf) for leaf in leaves(pair) if is_array(leaf) and leaf.ndim}
+    if not lengths:
+        kinds = " and ".join(dict.fromkeys(type(leaf).__name__ for leaf in leaves(pair)))
+        raise SamplesError(
+            f"dataset must hold arrays, but holds {kinds}; convert them in callback_fn (to_numpy() of pandas, [:] of "
+            "h5py)."
+        )
     if len(lengths) != 1:
         raise SamplesError(
             f"dataset must hold as many targets as inputs, but its arrays have the lengths {sorted(lengths)}."

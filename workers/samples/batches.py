@@ -157,6 +157,12 @@ def map_batch(function: Callable[[Any], Any], batch: Batch) -> Batch:
 def leaf_bytes(leaf: Any) -> tuple[str, bytes | memoryview] | None:
     """Returns a leaf's type and shape, and its values; None for an object that has no values to compare."""
     if is_tensor(leaf):
+        if leaf.layout is not sys.modules["torch"].strided or leaf.is_nested or leaf.is_meta:
+            kind = "a meta" if leaf.is_meta else "a nested" if leaf.is_nested else "a sparse"
+            raise SamplesError(
+                f"dataset must give dense tensors with values, but gave {kind} one; make it dense in the data set or "
+                "its collate_fn (to_dense(), or to_padded_tensor() of a nested one)."
+            )
         host = leaf.detach().cpu().resolve_conj().resolve_neg().contiguous()
         if host.ndim and host.stride(-1) != 1:  # every stride of a single element is contiguous, and not each has bytes
             host = host.clone(memory_format=sys.modules["torch"].contiguous_format)

@@ -12,6 +12,7 @@ RIGHT = "examples:batch_norm"
 
 
 def permuted():
+    print("Files already downloaded and verified")
     loss, network, dataset, metrics = batch_norm()
     inputs, targets = dataset.dataset.tensors
     return loss, network, (inputs, (targets + 1) % 10), metrics
@@ -62,6 +63,15 @@ def test_a_finding_ends_with_one_and_names_what_is_typed(folder):
     assert "pass --seed-each-point to what measures too" in " ".join(said.stdout.split())
     assert "Traceback" not in said.stdout + said.stderr
     assert checked(folder, dropping, "--seed-each-point").stdout.count("measured twice") == 0
+
+
+def quotes():
+    raise ValueError("seed=3 and num_samples of my own")
+
+
+def test_the_users_words_stay_as_they_are(folder):
+    found = " ".join(checked(folder, quotes).stdout.split())
+    assert "callback_fn raised ValueError: seed=3 and num_samples of my own" in found
 
 
 def test_programs_get_json(folder):

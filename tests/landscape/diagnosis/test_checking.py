@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -244,6 +245,15 @@ PLANTED = {
         returns(smoothed),
         "loss", r"CrossEntropyLoss\(label_smoothing=0.3\); with label_smoothing=0.0 the losses fit", "without label",
     ),
+    "smoothed labels of a function": (
+        returns(lambda: functools.partial(functional.cross_entropy, label_smoothing=0.3)),
+        "loss", r"cross_entropy\(label_smoothing=0.3\); with label_smoothing=0.0 the losses fit", "without label",
+    ),
+    "batches that are sparse": (
+        returns(data=lambda: [(inputs.to_sparse(), targets) for inputs, targets in [samples()]]),
+        "samples", "dataset must give dense tensors with values, but gave a sparse one", "mend callback_fn's data set",
+    ),
+    "what ends the program": (sys.exit, "callback_fn", "callback_fn raised SystemExit", "mend callback_fn"),
     "a training that divides its loss": (
         returns(four_times),
         "loss", r"higher .* Divided by (4|3\.[89]|4\.[12]), it fits at all of them", "look whether training divides",
@@ -384,10 +394,29 @@ def test_too_few_checkpoints(damaged):
     assert " has 2 checkpoints; looked at: epochs 0, 8." in " ".join(found.facts[0].text.split())
 
 
+def test_frozen_layers_do_not_make_checkpoints_the_same(run):
+    found = run.check(returns(network=lambda: Plain().requires_grad_(False)))
+    assert [item.about for item in found.findings] == ["network", "network"]
+
+
 def test_layers_that_training_froze(tmp_path):
     run = train(tmp_path, Frozen)
     seen = "are trainable in callback_fn, but were frozen in training"
     expect(run.check(returns()), "network", seen, "requires_grad")
+
+
+def loader(count=256):
+    return DataLoader(TensorDataset(*samples(count)), BATCH)
+
+
+class Loader:
+    """Gives batches, and says how many."""
+
+    def __len__(self):
+        return 8
+
+    def __iter__(self):
+        return iter(loader())
 
 
 RIGHT = {
@@ -409,6 +438,10 @@ RIGHT = {
     "dropout, and the same loss of another name": ({"network": dropping}, returns(unnamed, dropping)),
     "the same loss of another name": ({}, returns(nn.NLLLoss, lambda: nn.Sequential(*Plain(), nn.LogSoftmax(1)))),
     "a loss of our own": ({}, returns(unnamed)),
+    "a metric of batches": (
+        {},
+        lambda: (nn.CrossEntropyLoss(), Plain(), loader(), {"spread": lambda out, _: out.std()}),
+    ),
 }
 
 
@@ -446,6 +479,74 @@ def by_numpy(scale=1.0):
 def test_an_evaluator_of_ones_own_is_checked_too(run):
     assert run.check(by_numpy())
     expect(run.check(by_numpy(0.2)), "loss", "higher than training logged", "cannot tell which of them differs")
+
+
+def failing(weights):
+    """Returns another metric at weights that are no ones."""
+    return {"loss": 1.0, "ones" if all((array == 1).all() for array in weights.values()) else "others": 1.0}
+
+
+def only_ones(weights):
+    return {"ones": 1.0}["ones" if all((array == 1).all() for array in weights.values()) else "no ones"]
+
+
+class LoadsNothing(FunctionEvaluator):
+    def load(self, *arguments, **options):
+        return {}["no such plane"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "function", "text"),
+    [
+        (FunctionEvaluator, failing, r"must return the same names .* returned \['loss', 'others'\]"),
+        (FunctionEvaluator, only_ones, "what callback_fn returned raised KeyError: 'no ones'"),
+        (LoadsNothing, only_ones, "what callback_fn returned raised KeyError: 'no such plane'"),
+    ],
+)
+def test_what_an_evaluator_raises_is_a_finding(run, kind, function, text):
+    arrays = {name: tensor.detach().numpy() for name, tensor in Plain().named_parameters()}
+    expect(run.check(lambda: kind(function, arrays)), "callback_fn", text, "mend callback_fn")
+
+
+def halves():
+    inputs, targets = samples()
+    return {"a": inputs[:, :6], "b": inputs[:, 6:]}, targets
+
+
+def last_ones():
+    return DataLoader(loader().dataset, BATCH, sampler=range(200, 256))
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (halves, "256 of 256 are read, which are all."),
+        (lambda: DataLoader([*loader()], batch_size=None), "256 are read."),
+        (Loader, "256 are read."),
+        (last_ones, "56 of 256 are read (those that its loader visits)."),
+        (lambda: loader(600), "512 of 600 are read (the first in the data set's order)."),
+    ],
+)
+def test_facts_say_how_many_samples_there_are(run, data, text):
+    class Joined(Plain):
+        def forward(self, inputs=None, a=None, b=None):
+            return super().forward(torch.cat([a, b], 1) if inputs is None else inputs)
+
+    facts = run.check(returns(network=Joined, data=data)).facts
+    assert f"samples: {text}" in map(str, facts)
+
+
+def test_a_sum_that_is_read_in_passes_is_a_sum(tmp_path):
+    run = train(tmp_path, loss=summed)
+    found = run.check(returns(summed, data=loader), sample_memory=4000)
+    assert "read anew for each group of points" in str(found)
+    assert found.findings == ()
+    assert "loss: a sum over the samples" in str(found)
+
+
+def test_a_metric_of_batches_is_no_loss_of_batches(run):
+    found = run.check(RIGHT["a metric of batches"][1])
+    assert "loss: a mean over the samples, all count alike." in map(str, found.facts)
 
 
 @pytest.mark.slow
