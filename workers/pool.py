@@ -6,7 +6,7 @@ import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,25 @@ from .evaluator import EvaluatorDescription, OriginMeasurement
 from .sample_losses import SampleLosses
 
 ReadWeights: TypeAlias = Callable[[], tuple[State, State | None]]
+T = TypeVar("T")
+
+
+class TasksInTime(Iterator[T]):
+    """Tasks until their time is over: who takes several ahead asks once more before it begins one of them."""
+
+    def __init__(self, tasks: Iterable[T], is_over: Callable[[], bool]) -> None:
+        self._tasks, self.is_over = iter(tasks), is_over
+
+    def __next__(self) -> T:
+        task = next(self._tasks)
+        if self.is_over():
+            raise StopIteration
+        return task
+
+    @classmethod
+    def clock_of(cls, tasks: Iterable[Any]) -> Callable[[], bool]:
+        """Returns what says whether the time of tasks is over; of others, it never is."""
+        return tasks.is_over if isinstance(tasks, cls) else lambda: False
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
                         yield self._forecast(record, todo, pool, self.seconds)
                         announced = True
                     yield line
-                if _lacks_trace(record, row, settings):
+                if _lacks_trace(record, row, settings) and not run.is_over():
                     lines, seed, confidence = (settings[name] for name in ("trace_lines", "seed", "confidence"))
                     trace = find_trace_by_lines(pool, state, lines, seed=seed, confidence=confidence)
                     yield functools.partial(_keep_trace, row, lines, trace)
@@ -191,6 +191,8 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         size = max(1, min(wanted, _MOST_DIRECTIONS, _MOST_BYTES // max(size_of_each, 1)))
         origin: dict[str, float] = {}
         for begin in range(0, len(todo), size):
+            if run.is_over():
+                return
             chunk = todo[begin : begin + size]
             self._load(pool, state, chunk)
             if not origin:

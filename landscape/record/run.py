@@ -6,12 +6,13 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from collectors.validation import wrong_type, wrong_value
+from workers.pool import TasksInTime
 
 T = TypeVar("T")
 
@@ -59,12 +60,13 @@ class Run:
         left = self.left
         return replace(self, began=time.perf_counter(), share=None if left is None else left / count)
 
-    def in_time(self, tasks: Iterable[T]) -> Iterator[T]:
-        for task in tasks:
-            if self.is_late:
-                self.stopped = True
-                return
-            yield task
+    def is_over(self) -> bool:
+        """Ends the run where its time is up; returns whether it has ended."""
+        self.stopped |= self.is_late
+        return self.stopped
+
+    def in_time(self, tasks: Iterable[T]) -> TasksInTime[T]:
+        return TasksInTime(tasks, self.is_over)
 
     @classmethod
     def checked(cls, options: Mapping[str, Any]) -> Run:

@@ -27,7 +27,7 @@ from ..curves.curve import CurveTask, Fitting
 from ..errors import CurvatureError, closing_on_failure
 from ..evaluator import EvaluatorDescription
 from ..hardware import free_memory
-from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task
+from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task, TasksInTime
 from ..sample_losses import SampleLosses
 from .actors import ActorDeathError
 from .chunks import KILLS_BEFORE_SPLIT
@@ -81,7 +81,7 @@ class ActorPool(Pool):
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
         """Measures tasks, each exactly once; what a dead or slow worker has is measured elsewhere."""
-        yield from CrewRun(self._crew, tasks)
+        yield from CrewRun(self._crew, tasks, is_over=TasksInTime.clock_of(tasks))
 
     def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
         found: SampleLosses | None = self._crew.ask_one("ask", "sample_losses", points)
@@ -93,7 +93,8 @@ class ActorPool(Pool):
         crew.forget_speeds()
         try:
             found = (task.beside(neighbours) for task in tasks)
-            yield from CrewRun(crew, found, in_flight=1, result=CurvatureResult)
+            is_over = TasksInTime.clock_of(tasks)
+            yield from CrewRun(crew, found, in_flight=1, result=CurvatureResult, is_over=is_over)
         finally:
             crew.forget_speeds()
 

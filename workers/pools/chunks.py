@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,14 @@ class Chunk:
 class ChunkQueue:
     """The tasks that no worker has yet, read as they are needed; the last chunks are small, so all end together."""
 
-    def __init__(self, tasks: Iterable[Task | CurvatureTask], workers: int, pass_cost: PassCost | None = None) -> None:
+    def __init__(
+        self,
+        tasks: Iterable[Task | CurvatureTask],
+        workers: int,
+        pass_cost: PassCost | None = None,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._is_over = is_over
         self._pass = 0 if pass_cost is None else pass_cost.points
         self._last_pass = 0
         self._tasks = iter(tasks)
@@ -57,6 +64,9 @@ class ChunkQueue:
         size = self._pass or speed.points_in(CHUNK_SECONDS)
         for_all = self._workers * (1 if self._pass else 2)
         self._look_ahead(for_all * size)
+        if self._ahead and self._is_over():
+            self._ahead.clear()
+            self._tasks = iter(())
         if not self._ahead:
             # Chunks that killed a worker come last, so that they hold up nothing else. Only an idle worker gets one:
             # with two chunks in flight it would be uncertain which one killed.

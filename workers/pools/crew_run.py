@@ -9,12 +9,12 @@ import pickle
 import statistics
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..pool import CurvatureTask, Result, Task, WeightsTask
 from .actors import ActorDeathError, ActorError
-from .chunks import Chunk, ChunkQueue
+from .chunks import CHUNK_SECONDS, Chunk, ChunkQueue
 from .crew import DEATHS_BEFORE_DROP, Crew
 from .crew_worker import CrewWorker, InFlight
 
@@ -35,11 +35,17 @@ class CrewRun:
     """Measures tasks, read as they are needed, on a crew; iterates over their results."""
 
     def __init__(
-        self, crew: Crew, tasks: Iterable[Task | CurvatureTask], *, in_flight: int = 2, result: type[Any] = Result
+        self,
+        crew: Crew,
+        tasks: Iterable[Task | CurvatureTask],
+        *,
+        in_flight: int = 2,
+        result: type[Any] = Result,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         self._crew, self._in_flight, self._result = crew, in_flight, result
         self._actors = crew.actors
-        self._queue = ChunkQueue(tasks, len(crew.workers), crew.pass_cost)
+        self._queue = ChunkQueue(tasks, len(crew.workers), crew.pass_cost, is_over)
         self._unsettled: set[Chunk] = set()
         self._next_theft = -math.inf
 
@@ -105,8 +111,9 @@ class CrewRun:
     def _feed(self, worker: CrewWorker) -> Iterator[Any]:
         """Gives a worker its next chunks; yields what could not even be read."""
         while not worker.starting and len(worker.in_flight) < self._in_flight:
-            if worker.in_flight and (not worker.speed.is_known or worker.in_flight[0].chunk.alone):
-                return  # the speed is not known yet, or the chunk is under suspicion
+            speed = worker.speed.seconds_per_point or math.inf
+            if worker.in_flight and (speed > CHUNK_SECONDS or worker.in_flight[0].chunk.alone):
+                return  # the speed is not known yet, or too slow for waiting to cost anything, or it is under suspicion
             chunk = self._queue.next(worker.speed, idle=not worker.in_flight)
             if chunk is None:
                 return

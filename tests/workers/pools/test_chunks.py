@@ -141,6 +141,15 @@ def test_tasks_are_read_no_further_than_needed():
     assert len(read) < 50
 
 
+def test_no_chunk_is_given_out_after_the_time_is_over():
+    over = []
+    queue = ChunkQueue((PointTask(index, (0.0,)) for index in range(100)), 4, None, lambda: bool(over))
+    assert len(queue.next(MeasuredSpeed(), idle=True).tasks) == 1
+    over.append(True)
+    assert queue.next(MeasuredSpeed(), idle=True) is None
+    assert queue.is_empty
+
+
 def test_a_chunk_that_was_only_waiting_is_not_suspected():
     queue = ChunkQueue([], 1)
     chunk = Chunk(make_tasks([True] * 4))

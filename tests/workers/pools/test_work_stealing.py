@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay, use_clock
 from worker_cases import values
 
-from workers.pool import PointTask, StateTask
-from workers.pools.chunks import Chunk, MeasuredSpeed
+from workers.pool import PointTask, StateTask, TasksInTime
+from workers.pools.chunks import CHUNK_SECONDS, Chunk, MeasuredSpeed
 from workers.pools.crew_run import CrewRun, chunks_to_steal
 from workers.pools.crew_worker import CrewWorker, InFlight
 from workers.pools.devices import WorkerPlace
@@ -160,6 +160,16 @@ class TestShareOfTheIdealSpeed:
         for _ in range(3):
             _, seconds = simulate(monkeypatch, crew, points(1420))
             assert 1420 / (7 / 0.05 + 1 / slow) / seconds >= 0.90
+
+    @pytest.mark.parametrize("seconds", [0.05, 10.0])
+    def test_after_the_budget_each_worker_ends_what_it_began(self, monkeypatch, seconds):
+        crew = crew_of(*[seconds] * 4)
+        use_clock(monkeypatch, crew.ray)
+        end = crew.ray.now + 180
+        tasks = TasksInTime(points(100_000), lambda: crew.ray.now > end)
+        results = list(CrewRun(crew, tasks, is_over=tasks.is_over))
+        assert crew.ray.now <= end + max(2.5 * CHUNK_SECONDS, 1.01 * seconds)
+        assert len(results) >= 0.95 * 4 * 180 / seconds
 
     def test_a_worker_that_stops(self, monkeypatch):
         ray = SimulatedRay()
