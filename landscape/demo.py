@@ -15,6 +15,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from collectors import Model, SummaryCollector
+from collectors.errors import RunDirectoryError
+from collectors.run_directory.directory import CHECKPOINT_FOLDER, METADATA_NAME
+from collectors.run_directory.metadata import RunMetadata
 
 from .facts import distance_text, explained_variance_text, value_range
 from .figures import save_figure
@@ -87,6 +90,11 @@ def train(run_directory: Path) -> float:
 
 def run_demo(output: Path) -> list[Landscape]:
     start = time.perf_counter()
+    known = output / CHECKPOINT_FOLDER / METADATA_NAME
+    if known.exists() and (name := RunMetadata.load(known).network.get("name")) != type(digits_network()).__name__:
+        raise RunDirectoryError(
+            f"{output} holds a run of {name}, which is no demo's, and was left as it is. Give another directory."
+        )
     print(f"1. Training a small convolutional network on handwritten digits for {EPOCHS} epochs ...", flush=True)
     held_out = train(output)
     print(f"   accuracy on {HELD_OUT} held-out digits: {100 * held_out:.1f} %  ({_seconds(start)})")

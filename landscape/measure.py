@@ -278,8 +278,8 @@ class Measure:
     ) -> Curvature | None:
         """Measures how a loss bends at one set of weights: eigenvalues of its Hessian, their sum, their density.
 
-        It takes PyTorch or JAX, and of several data sets the first one; ``SummaryLandscape.gen_curvature`` goes along a
-        run.
+        It takes PyTorch, JAX, Keras or MindSpore, and of several data sets the first one;
+        ``SummaryLandscape.gen_curvature`` goes along a run.
 
         Args:
             weights: a network, a state dict, or the path of a file of weights.
@@ -307,7 +307,7 @@ class Measure:
         kept_beside: str | os.PathLike[str] | None = None,
         **options: Unpack[EigenvectorOptions],
     ) -> Plane:
-        """Returns a plane, or a line, along eigenvectors of the loss's Hessian at a set of weights (PyTorch or JAX).
+        """Returns a plane, or a line, along eigenvectors of the loss's Hessian at a set of weights.
 
         The directions have length one, so that coordinates are distances in weight space, and the loss bends along each
         as its eigenvalue says: half the eigenvalue times the distance squared. The plane's own axes reach to where that

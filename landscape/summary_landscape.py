@@ -176,7 +176,7 @@ class SummaryLandscape:
         with those that are missing, and failed ones are tried again.
 
         Args:
-            callback_fn: takes no argument, returns (model, network, dataset, metrics) of PyTorch or JAX.
+            callback_fn: takes no argument, returns (model, network, dataset, metrics), or an Evaluator with products.
             numbers: of the checkpoints (their steps or epochs); None takes all. What the file holds of others stays.
             output: the directory for the file, a folder or an fsspec URL; None means summary_dir.
             **options: see ``RunCurvatureOptions``; ``num_samples`` is by default as many as were collected for

@@ -261,10 +261,10 @@ class DrawAtEnd:
             picture = landscape.path.parent / f"{landscape.path.stem}.png"
             if isinstance(picture, RemotePath):
                 image = io.BytesIO()
-                save_figure(landscape.plot_contour(), image)
+                save_figure(_picture(landscape, {}), image)
                 write_to(picture, image.getvalue())
             else:
-                save_figure(landscape.plot_contour(), picture)
+                save_figure(_picture(landscape, {}), picture)
         for landscape in landscapes:
             for log in self._log:
                 log(landscape)

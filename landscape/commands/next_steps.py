@@ -172,6 +172,8 @@ def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[st
     if numbers != contents.run.present_numbers:
         typed += [flags["numbers"], ",".join(map(str, numbers))]
     stem = file.place.stem.rpartition("_")[0]
+    if any((file.place.parent / f"{file.place.stem}_vectors_{number}.safetensors").exists() for number in numbers):
+        typed.append(flags["keep_vectors"])
     return [*typed, *([] if stem == "curvature" else [flags["name"], stem])]
 
 

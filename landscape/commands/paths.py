@@ -13,7 +13,7 @@ from workers.curves.curve import KINDS
 
 from ..record.hdf5 import LANDSCAPE
 from ..record.option import Option
-from ..record.options import split_options
+from ..record.options import OPTIONS, split_options
 from ..record.run import Run
 from ..record.writer import output_file
 from ..replacing import check_no_input, check_replaceable_tensors
@@ -29,11 +29,16 @@ _SHARED = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margi
 # A curve is fitted with the loss alone, by a plan of its own.
 _OF_WAY = (
     "plan", "groups", "extremes", "keep_samples", "buffers", "recalibration_batch_size", "precision", "seed_each_point",
-    "samples",
+    "compile",
 )  # fmt: skip
 _COMPARED = 32  # samples on which an alignment is verified
 _WEIGHTS = ".safetensors"
 _NETWORK = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME= in front names it in pictures."
+_LINE: Mapping[str, Option] = {
+    "kind": Option("line", ("line", *KINDS), help="The straight line; or a curve along which the loss stays low "
+        "(PyTorch, JAX, Keras, MindSpore): bezier is smooth, polygon straight from bend to bend."),
+    "points": Option(25, help="Points on the way, both ends among them.", panel="Grid"),
+}  # fmt: skip
 _FITTING: Mapping[str, Option] = {
     "bends": Option(1, help="Control points between the two networks.", panel="Curve"),
     "steps": Option(500, help="Steps of Adam.", panel="Curve"),
@@ -47,11 +52,9 @@ _FITTING: Mapping[str, Option] = {
     table={
         "output": replace(OUTPUT, help="The landscape file of the way, or its URL; a curve is kept beside it. With "
             f"--align also a {_WEIGHTS} file: B in the order of A, and nothing is measured."),
-        "kind": Option("line", ("line", *KINDS), help="The straight line; or a curve along which the loss stays low "
-            "(PyTorch, JAX, Keras, MindSpore): bezier is smooth, polygon straight from bend to bend."),
+        **_LINE,
         "align": Option(False, help="Put the hidden units of B in the order of A's first; B computes the same "
             "afterwards (PyTorch).", flags=("--align",)),
-        "points": Option(25, help="Points on the way, both ends among them.", panel="Grid"),
         **_FITTING,
     },
     called={"a": "A", "b": "B"},
@@ -90,7 +93,8 @@ def connect(
         check_left_out("for a curve, whose control points are kept in any case", kept, {})
     if align and output is not None and output.lower().endswith(_WEIGHTS):
         nothing = f"with --output {output}, for which nothing is measured"
-        check_left_out(nothing, {"kind": None if kind == "line" else kind, "dry_run": options["dry_run"]}, {})
+        rest = {name: value for name, value in options.items() if name not in ("overwrite", "device_ids", "progress")}
+        check_left_out(nothing, {"kind": kind, "points": points, **rest}, {**OPTIONS, **_LINE})
         _write_aligned(typed, Path(output), load_function(function), overwrite=options["overwrite"])
         return []
     if kind != "line":

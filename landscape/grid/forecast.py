@@ -39,7 +39,7 @@ class Forecast:
         memory: bytes that the plane takes on every worker, beside the network and the samples.
         disk: bytes of the landscape file, the losses of samples that it keeps uncompressed.
         process_memory: bytes that a worker's process takes in all, libraries included; 0 where the system does not say.
-        budget: seconds after which no new point is begun, or None.
+        budget: seconds after which nothing new is begun, or None.
         spent: seconds of the budget that were spent before the forecast was made.
         coarse: how many of the points are the coarse grid's, which come first, and without which nothing is
             interpolated.

@@ -197,6 +197,16 @@ def test_our_model_ends_with_its_pictures(tmp_path):
     assert Landscape.load(tmp_path / "pictures" / f"{STEMS[0]}.h5").loss.shape == (4, 4)
 
 
+@pytest.mark.slow
+def test_a_line_along_an_eigenvector_has_its_picture(tmp_path):
+    logged = []
+    wanted = {"landscape_size": 4, "create_landscape": {"train": False, "result": True}}
+    at_end = DrawAtEnd(callback_fn, wanted, directions="hessian", which="top", log=[logged.append], progress=False)
+    train(tmp_path / "run", at_end)
+    assert [item.y for item in logged] == [None]
+    assert logged[0].path.with_suffix(".png").is_file()
+
+
 def test_named_arrays_end_with_it_too(tmp_path):
     called = []
     with SummaryCollector(tmp_path / "run", collect_landscape=EPOCHS, at_end=called.append) as collector:

@@ -146,6 +146,21 @@ def test_extremes_are_measured_along_the_way(small, kind):
     assert (metrics["max_eigenvalue"] > metrics["min_eigenvalue"]).all()
 
 
+def test_a_curve_is_fitted_on_the_chosen_samples(small):
+    chosen = ("--samples", "16", "--sample-choice", "random", "--seed", "3")
+    typed = (*PAIR, "--kind", "bezier", "--steps", "2", "--points", "3", "--no-compile", "--devices", "0", "--quiet")
+    invoke("connect", "a.pt", "b.pt", *typed, *chosen, "-o", "way.h5")
+    of_way, of_curve = Landscape.load("way.h5").attributes["identity"]["samples"], Path.load("way_path.safetensors")
+    assert of_curve.curve.samples["sha256"] == of_way["sha256"]
+    assert of_way["count"] == 16
+
+
+def test_options_of_measuring_mean_nothing_for_an_alignment_alone(small):
+    for option, text in ((("--points", "50"), "--points"), (("--precision", "bfloat16"), "--precision")):
+        with pytest.raises(ValueError, match=f"^{text} must be left out with --output aligned.safetensors"):
+            aligned("a.pt", "b.pt", *PAIR, *option, "-o", "aligned.safetensors")
+
+
 def test_what_is_there_is_not_replaced(small):
     (small / "kept.safetensors").write_text("kept")
     arguments = ("a.pt", "b.pt", *PAIR, "-o", "kept.safetensors")

@@ -135,6 +135,7 @@ def test_an_unfinished_landscape_is_continued_by_what_is_advised(copied):
 @pytest.mark.slow
 def test_an_unfinished_curvature_is_continued_by_what_is_advised(folder):
     typed = ("--top", "1", "--trace", "2", "--numbers", "0,4", "--samples", "32", "--density", "1x3", "--name", "bends")
+    typed += ("--keep-vectors",)
     command("curvature", "run", *QUICK, *typed, folder=folder)
     path = folder / "run/bends_0-4.h5"
     record = read_record(CurvatureData, path)
@@ -155,7 +156,7 @@ def test_an_unfinished_curvature_is_continued_by_what_is_advised(folder):
     write_image(path, record_bytes(record), CURVATURE)
     told = info(folder)
     (words,) = commands_of(told, "curvature")
-    known = ("--top", "1", "--trace", "2", "--samples", "32", "--numbers", "0,4", "--name", "bends")
+    known = ("--top", "1", "--trace", "2", "--samples", "32", "--numbers", "0,4", "--keep-vectors", "--name", "bends")
     assert words[2:] == ["run", "--function", "module:callback_fn", *known]
     assert "\x1b" not in told
 

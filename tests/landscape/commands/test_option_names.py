@@ -283,6 +283,14 @@ def test_the_demo_says_at_once_that_its_folder_cannot_be_made(tmp_path):
     assert result.output == ""
 
 
+def test_the_demo_replaces_no_run_of_others(run):
+    before = sorted(run.rglob("*"))
+    result = CliRunner().invoke(app, ["demo", "-o", str(run)])
+    with pytest.raises(RunDirectoryError, match=r"run holds a run of .*, which is no demo's, and was left as it is"):
+        raise result.exception
+    assert sorted(run.rglob("*")) == before
+
+
 def typed(error, options):
     with pytest.raises(type(error)) as caught, options_named(options):
         raise error
