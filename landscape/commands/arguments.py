@@ -19,6 +19,7 @@ from collectors.errors import LandscapeError, RunDirectoryError
 from collectors.files.places import is_url, with_slashes
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
+from collectors.weights.foreign_checkpoint import CHECKPOINT_SUFFIXES
 from workers.errors import CallbackFunctionError, SampleLossesError
 
 from ..record.option import Option
@@ -234,7 +235,9 @@ class TypedCheckpoint:
     @property
     def is_run(self) -> bool:
         """Whether it is a run directory, or a checkpoint of one."""
-        return self.number is not None or is_url(self.place) or (Path(self.place) / CHECKPOINT_FOLDER).is_dir()
+        if self.number is None and is_url(self.place):
+            return PurePath(self.place).suffix not in CHECKPOINT_SUFFIXES
+        return self.number is not None or (Path(self.place) / CHECKPOINT_FOLDER).is_dir()
 
     def weights(self, space: WeightSpace) -> Any:
         if not self.is_run:

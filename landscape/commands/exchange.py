@@ -147,6 +147,8 @@ def _log(file: str, tracker: str, options: Mapping[str, Any]) -> None:
         with trackers.wandb_run(run, project) as active:
             trackers.log_to_wandb(landscape, active, name=name)
     else:
+        if run is not None and project is not None:
+            raise ValueError("--project must be left out with --run, whose experiment is known.")
         with trackers.mlflow_run(run, project) as run_id:
             trackers.log_to_mlflow(landscape, run_id, name=name)
     typer.echo(f"{file}: logged to {tracker}")

@@ -21,6 +21,7 @@ from .arguments import TypedCheckpoint, check_left_out, load_function, needed, o
 from .options import OUTPUT, SURVEY_OPTIONS, with_options
 
 if TYPE_CHECKING:
+    from collectors.files.places import AnyPath
     from workers.pools.first_call import FirstCall
 
     from ..paths.alignment import Aligned
@@ -80,7 +81,6 @@ def connect(
     from workers.pools.first_call import FirstCall
 
     from ..functions import barrier as measure_line
-    from ..measure import Measure
     from ..paths.fitting import curve_beside
 
     typed = [TypedCheckpoint.read(text) for text in (a, b)]
@@ -113,27 +113,46 @@ def connect(
         typer.echo(aligned.summary())
         last, names = aligned.weights, names or [item.label for item in typed]
     if kind == "line":
-        result = measure_line(first, last, call, points, names=names, output=output, **options)
-        found: list[Any] = [result]
+        found = [measure_line(first, last, call, points, names=names, output=output, **options)]
     else:
-        # The curve is found and measured within one budget.
-        run = Run.checked(options)
-        shared, of_way = split_options(options)
-        of_curve = {name: value for name, value in shared.items() if name not in _OF_WAY}
-        beside = str(curve_beside(place))
-        path = Measure(call, **of_curve).connect(first, last, kind, **fitting, names=names, output=beside)
-        if path is None or not path.curve.complete:
-            return []
-        measure = Measure(call.func, **{**shared, "budget": run.left})
-        result = measure.barrier(path, points=points, output=output, **of_way)
-        found = [path, result]
-    if result is None:
+        found = _on_a_curve(call, first, last, kind, points, names, fitting, place, options)
+    if not found or found[-1] is None:
         return []
+    result = found[-1]
     if result.landscape.path is not None:
         typer.echo(str(result.landscape.path))
     for item in found:
         typer.echo(f"  {item!r}")
     return [result.landscape]
+
+
+def _on_a_curve(
+    call: FirstCall,
+    first: Any,
+    last: Any,
+    kind: str,
+    points: int,
+    names: Sequence[str] | None,
+    fitting: Mapping[str, Any],
+    place: AnyPath,
+    options: Mapping[str, Any],
+) -> list[Any]:
+    """Fits a curve and measures along it, within one budget; returns both, nothing before the curve is complete."""
+    from ..functions import barrier
+    from ..measure import Measure
+    from ..paths.fitting import curve_beside
+
+    run = Run.checked(options)
+    shared, of_way = split_options(options)
+    of_curve = {name: value for name, value in shared.items() if name not in _OF_WAY}
+    beside = str(curve_beside(place))
+    path = Measure(call, **of_curve).connect(first, last, kind, **fitting, names=names, output=beside)
+    if options["dry_run"]:
+        barrier(first, last, call, points, names=names, **options)  # as many points as along the curve
+    if path is None or not path.curve.complete:
+        return []
+    measure = Measure(call.func, **{**shared, "budget": run.left})
+    return [path, measure.barrier(path, points=points, output=str(place), **of_way)]
 
 
 def _aligned(call: FirstCall, first: Any, last: Any) -> Aligned:

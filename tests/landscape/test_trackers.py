@@ -121,6 +121,7 @@ def test_the_command_shows_a_file_in_tensorboard(landscape, tmp_path):
     [
         ("--to tensorflow", "--to must be one of 'tensorboard', 'wandb', 'mlflow', but got 'tensorflow'"),
         ("--to tensorboard --run a", "--run is for --to wandb and --to mlflow; leave it out"),
+        ("--to mlflow --run a --project b", "--project must be left out with --run, whose experiment is known"),
         ("--to mlflow --directory a", "--directory is for --to tensorboard; leave it out"),
     ],
 )

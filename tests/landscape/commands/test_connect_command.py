@@ -155,6 +155,14 @@ def test_a_curve_is_fitted_on_the_chosen_samples(small):
     assert of_way["count"] == 16
 
 
+def test_the_forecast_of_a_curve_counts_what_is_measured_along_it(small):
+    typed = (*PAIR, "--kind", "bezier", "--steps", "2", "--points", "7", "--devices", "0", "--dry-run", "-o", "way.h5")
+    told = invoke("connect", "a.pt", "b.pt", *typed).stdout
+    assert "2 steps" in told
+    assert "7 of the grid" in told
+    assert sorted(path.name for path in small.iterdir()) == ["a.pt", "b.pt"]
+
+
 def test_options_of_measuring_mean_nothing_for_an_alignment_alone(small):
     for option, text in ((("--points", "50"), "--points"), (("--precision", "bfloat16"), "--precision")):
         with pytest.raises(ValueError, match=f"^{text} must be left out with --output aligned.safetensors"):
