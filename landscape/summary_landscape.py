@@ -291,7 +291,12 @@ def _find_jobs(
             )
             continue
         usable.append(tuple(present))
-        if missing:
+        if missing and run.metadata.final_number == present[-1] < missing[0]:
+            warn_user(
+                f"the training of {run.path} ended at {unit} {present[-1]}, before {unit} {missing[-1]} of its "
+                "intervals; the landscape shows all of its path."
+            )
+        elif missing:
             warn_user(f"{run.path} has no checkpoints of {unit}s {missing}; the landscape is drawn without them.")
     if not usable:
         raise RunDirectoryError(

@@ -370,6 +370,12 @@ class TestRunDirectory:
             train, _ = generate(run)
         assert train.checkpoints.number.tolist() == [0, 2, 3, 4]
 
+    def test_a_training_that_ended_early_is_called_so(self, run):
+        ended = r"the training of .* ended at epoch 4, before epoch 9 of its intervals; the landscape shows all"
+        with pytest.warns(UserWarning, match=ended):
+            train, _ = generate(run, settings={"intervals": [range(10)]})
+        assert train.checkpoints.number.tolist() == [0, 1, 2, 3, 4]
+
     def test_too_few_checkpoints(self, run):
         for number in (0, 1, 2):
             (run / f"ckpt_dir/BatchNormNetwork_{number}_epoch.safetensors").unlink()
