@@ -95,8 +95,8 @@ def _take(first: LandscapeData, other: LandscapeData) -> None:
     """Copies what only the other one measured, or tried; what both measured must be equal."""
     plan = first.attributes.get("measurement_plan") or {}
     tolerance = closeness_elsewhere(plan.get("precision", "float32"))
-    where = f"in {other.path}"
-    check_same_values("the origin", first.origin.metrics, other.origin.metrics, where, tolerance)
+    where, far = f"in {other.path}", _largest(first, other)
+    check_same_values("the origin", first.origin.metrics, other.origin.metrics, where, tolerance, elsewhere=far)
     for part in ("grid", *(PARTS if first.checkpoints is not None else ())):
         (mine, status), (its, its_status) = values_and_status(first, part), values_and_status(other, part)
         if status is None or its_status is None:
@@ -104,7 +104,7 @@ def _take(first: LandscapeData, other: LandscapeData) -> None:
         measured, known = its_status == PointStatus.MEASURED, status == PointStatus.MEASURED
         for place in map(tuple, np.argwhere(measured & known).tolist()):
             here, there = ({name: float(columns[name][place]) for name in mine} for columns in (mine, its))
-            check_same_values(f"the point {error_label(part, place)}", here, there, where, tolerance)
+            check_same_values(f"the point {error_label(part, place)}", here, there, where, tolerance, elsewhere=far)
         new = measured & ~known
         for name, values in mine.items():
             values[new] = its[name][new]
@@ -117,3 +117,12 @@ def _take(first: LandscapeData, other: LandscapeData) -> None:
         if part == "grid":
             for name, samples in other.kept_samples.items():
                 first.kept_samples[name].take(samples, np.flatnonzero(new).tolist())
+
+
+def _largest(first: LandscapeData, other: LandscapeData) -> dict[str, float]:
+    """Returns the largest finite absolute value of each metric that was measured on either grid."""
+    found = {}
+    for name in first.metrics:
+        values = [np.abs(data.metrics[name][data.status == PointStatus.MEASURED]) for data in (first, other)]
+        found[name] = max(float(part[np.isfinite(part)].max(initial=0.0)) for part in values)
+    return found

@@ -112,6 +112,25 @@ def test_one_point_with_two_values_is_refused(shares, tmp_path):
         merge([shares[0], tmp_path / "other.h5"], tmp_path / "merged.h5")
 
 
+def test_a_small_loss_may_differ_by_the_rounding_of_large_ones(shares, tmp_path):
+    """Of a network that knows its samples by heart; a file that is continued allows the same."""
+    parts = [read_landscape(path) for path in shares[:2]]
+    place = tuple(np.argwhere(parts[0].status == PointStatus.MEASURED)[0])
+    for part, loss in zip(parts, (1e-6, 1.0002e-6), strict=True):
+        part.status[place] = PointStatus.MEASURED
+        for values in part.metrics.values():
+            values[place] = 1.0
+        part.metrics["loss"][place] = part.origin.metrics["loss"] = loss
+        write_landscape(tmp_path / f"{loss}.h5", replace(part, kept_samples={}))
+    merged = merge([tmp_path / "1e-06.h5", tmp_path / "1.0002e-06.h5"], tmp_path / "merged.h5")
+    assert merged.loss[place] == merged.origin.metrics["loss"] == 1e-6
+    for part in parts:
+        part.metrics["loss"] *= 1e-6
+        write_landscape(tmp_path / f"{part.origin.metrics['loss']}.h5", replace(part, kept_samples={}))
+    with pytest.raises(NondeterministicLossError, match=r"the origin was measured twice .* loss is 1e-06 and then"):
+        merge([tmp_path / "1e-06.h5", tmp_path / "1.0002e-06.h5"], tmp_path / "merged.h5", overwrite=True)
+
+
 def test_what_failed_in_its_share_stays_failed(shares, tmp_path):
     first, second = (read_landscape(path) for path in shares[:2])
     places = [tuple(np.argwhere(part.status == PointStatus.MEASURED)[0].tolist()) for part in (first, second)]
