@@ -131,6 +131,16 @@ def test_a_small_loss_may_differ_by_the_rounding_of_large_ones(shares, tmp_path)
         merge([tmp_path / "1e-06.h5", tmp_path / "1.0002e-06.h5"], tmp_path / "merged.h5", overwrite=True)
 
 
+def test_the_main_data_set_may_have_another_name_in_a_share(measured, shares, tmp_path):
+    other = read_landscape(shares[1])
+    (losses,) = other.kept_samples.values()
+    other.kept_samples = {"train": replace(losses, name="train")}
+    write_landscape(tmp_path / "renamed.h5", other)
+    merged = merge([shares[0], tmp_path / "renamed.h5", shares[2]], tmp_path / "merged.h5")
+    whole = Landscape.load(measured / "whole.h5")
+    np.testing.assert_array_equal(merged.samples().losses(), whole.samples().losses())
+
+
 def test_what_failed_in_its_share_stays_failed(shares, tmp_path):
     first, second = (read_landscape(path) for path in shares[:2])
     places = [tuple(np.argwhere(part.status == PointStatus.MEASURED)[0].tolist()) for part in (first, second)]
