@@ -109,8 +109,8 @@ class SimulatedCrew:
     def replace(self, worker, error, limit):
         worker.actor = self.make(worker.place.devices[0])
 
-    def use_batch_size(self, batch_size):
-        assert batch_size is None
+    def follow(self, plan):
+        assert plan is None
 
     def look_for_nodes(self):
         """None joins."""

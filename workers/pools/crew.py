@@ -24,6 +24,7 @@ _WAIT_SECONDS = 1.0
 _PATIENCE_SECONDS = 30.0
 # For fewer points on each worker, compiling hardly ever pays off.
 _POINTS_WORTH_COMPILING = 100
+_CHANGED_BY_A_SHORTAGE = ("batch_size", "first_layer", "compile", "compiler", "reason")
 
 
 class Crew:
@@ -102,11 +103,10 @@ class Crew:
         self.plane.partition = description.partition
         if any(other.partition != description.partition for other in found):
             self.ask_all("ask", "load", *vectors, far_points, description.partition)
-        self.description = replace(description, notes=description.notes + self._others_notes)
-        sizes = [other.plan.batch_size for other in found if other.plan.batch_size is not None]
-        if description.plan.batch_size is not None and min(sizes) < max(sizes):  # memory ran out for one of them
-            self.description = replace(self.description, plan=replace(description.plan, batch_size=max(sizes)))
-            self.use_batch_size(min(sizes))
+        # Memory may have run out for some of them.
+        plans = sorted((other.plan for other in found), key=lambda plan: plan.batch_size or 0)
+        self.description = replace(description, notes=description.notes + self._others_notes, plan=plans[-1])
+        self.follow(plans[0])
         self._warn_of_notes(known)
 
     def _warn_of_notes(self, known: Sequence[str] = ()) -> None:
@@ -147,15 +147,16 @@ class Crew:
                     worker.deaths = worker.failed_starts = 0
         return raise_failures([answers[id(worker)] for worker in asked if worker in self.workers])
 
-    def use_batch_size(self, batch_size: int | None) -> None:
-        """Has every worker measure in batches no larger than one of them could hold."""
-        plan = self.description.plan
-        if batch_size is None or plan.batch_size is None or batch_size >= plan.batch_size:
+    def follow(self, plan: MeasurementPlan) -> None:
+        """Has every worker measure in batches no larger than one of them could hold, which gave up more for that."""
+        size, before = plan.batch_size, self.description.plan.batch_size
+        if size is None or before is None or size >= before:
             return
-        self.description = replace(self.description, plan=replace(plan, batch_size=batch_size))
-        self._started = replace(self._started, plan=replace(self._started.plan, batch_size=batch_size))
+        changes = {name: getattr(plan, name) for name in _CHANGED_BY_A_SHORTAGE}
+        self.description = replace(self.description, plan=replace(self.description.plan, **changes))
+        self._started = replace(self._started, plan=replace(self._started.plan, **changes))
         for worker in self.workers:
-            worker.call("use_batch_size", batch_size)
+            worker.call("use_batch_size", size)
 
     def replace(self, worker: CrewWorker, error: Exception, limit: int) -> None:
         """Starts another actor in the place of a dead one; gives the worker up when it died too often."""

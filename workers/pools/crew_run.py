@@ -168,8 +168,8 @@ class CrewRun:
             return
         if isinstance(answer, Exception):
             raise answer
-        outcomes, seconds, batch_size = answer
-        self._crew.use_batch_size(batch_size)
+        outcomes, seconds, plan = answer
+        self._crew.follow(plan)
         if not chunk.is_state or not worker.speed.is_known:
             worker.speed.add(len(chunk.tasks), seconds)
         if not chunk.settled:

@@ -121,7 +121,7 @@ class MeasurementActor:
         return _returned(getattr(self._worker, method), *arguments)
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> Any:
-        """Returns points' outcomes, the seconds it took and the batch size that memory allowed; or an error of ours."""
+        """Returns points' outcomes, the seconds it took and the plan that memory allowed; or an error of ours."""
         return self._timed(lambda: self._worker.measure_points(points))
 
     def measure_state(self, parameters: State, buffers: State | None, settings: CurvatureSettings | None) -> Any:
@@ -135,7 +135,7 @@ class MeasurementActor:
         outcomes = _returned(measure)
         if isinstance(outcomes, Exception):
             return outcomes
-        return outcomes, time.perf_counter() - start, self._worker.description.plan.batch_size
+        return outcomes, time.perf_counter() - start, self._worker.description.plan
 
     def measure_source(self, source: bytes, settings: CurvatureSettings | None) -> Any:
         """Reads weights (a pickled ``StateTask.source``) and measures there; None where they are not in reach."""

@@ -20,7 +20,19 @@ from late_actor import GATE_VARIABLE, LateActor
 from paraboloid import Paraboloid, different_networks, different_samples, locked, paraboloid_plane
 from torch import nn
 from waiting import Gate
-from worker_cases import ConvNet, TinyTransformer, case, mlp, plane_of, seeded, state_of, values, weighted_from_zeros
+from worker_cases import (
+    ConvNet,
+    TinyTransformer,
+    case,
+    classes,
+    features,
+    mlp,
+    plane_of,
+    seeded,
+    state_of,
+    values,
+    weighted_from_zeros,
+)
 
 from workers.errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError, PoolError, SamplesError
 from workers.evaluator import MeasurementSetup
@@ -366,6 +378,50 @@ class TestFailures:
             text = r"last worker, which died once, could not be started again\. What was .* data set is gone"
             with pytest.raises(PoolError, match=text):
                 list(run)
+
+
+class Hungry(nn.Sequential):
+    """Runs out of memory in batches of more than 8 samples, where its last bias is in a range."""
+
+    def __init__(self, least, largest, only=None):
+        super().__init__(*mlp(inputs=64))
+        self.least, self.largest, self.only = least, largest, only
+
+    def forward(self, inputs):
+        if len(inputs) > 8 and self.least < float(self[-1].bias[0]) < self.largest and self._is_meant():
+            raise MemoryError
+        return super().forward(inputs)
+
+    def _is_meant(self):
+        """Returns whether this is the first process that asks, by its id in a link, or all are meant."""
+        if self.only is not None:
+            with contextlib.suppress(FileExistsError):
+                self.only.symlink_to(str(os.getpid()))
+        return self.only is None or str(self.only.readlink()) == str(os.getpid())
+
+
+@on_forked
+@pytest.mark.parametrize("when", ["at a point", "while a plane is loaded"])
+def test_a_shortage_of_memory_changes_the_plan_as_in_one_process(workers_on, when, tmp_path):
+    origin, directions, buffers = plane_of(mlp(inputs=64), axes=1)
+    directions[0]["2.bias"][:] = 1.0
+    own = float(origin["2.bias"][0])
+    found = []
+    for make, more in ((workers_on, {"device_ids": (0, 1)}), (InProcessPool, {})):
+        # While the plane is loaded memory runs out for one worker alone, whichever that is.
+        where = (own + 0.4, own + 0.6) if when == "at a point" else (own + 0.9, own + 1.1, tmp_path / make.__name__)
+        network = functools.partial(Hungry, *where)
+
+        def callback_fn(network=network):
+            return nn.CrossEntropyLoss(), network(), (features(32, 64), classes(32)), {}
+
+        with make(callback_fn, MeasurementOptions(), plan=MeasurementPlan(16, 1, first_layer=True), **more) as pool:
+            pool.load(origin, directions, buffers)
+            assert pool.description.plan.first_layer == (when == "at a point")
+            losses = values(pool.run([PointTask(index, (0.5,)) for index in range(4)]))
+            found.append((losses, pool.description.plan))
+    assert found[0] == found[1]
+    assert found[0][1] == MeasurementPlan(8, 1)
 
 
 @pytest.mark.slow
