@@ -87,8 +87,6 @@ def begun_before(
     record, kept = stored.record, ""
     if record is not None:
         shared = Overlap(record, fresh.x, fresh.y)
-        if not (shared.is_whole and record.complete):
-            note_changes(record.attributes, fresh.attributes)
         if not _stays_on_its_grid(shared, record, fresh):
             if record.complete and shared.holds_all:
                 # So that a run whose landscape was refined or widened meanwhile can be asked for again.
@@ -101,7 +99,6 @@ def begun_before(
         record.attributes["created"] = fresh.attributes["created"]
         if source.path is not None and stored.path is not None:
             see_runs_from(stored.path.parent, source.path.parent, record.attributes)
-        note_changes(record.attributes, fresh.attributes)
     else:
         return fresh, ""
     # Where to find function and run is no part of the identity either.
@@ -109,6 +106,8 @@ def begun_before(
         name: fresh.attributes[name] for name in (FUNCTION, RUN, FURTHER_RUNS) if name in fresh.attributes
     }
     _take_members(record, fresh)
+    if any((status != PointStatus.MEASURED).any() for status in record.statuses):
+        note_changes(record.attributes, fresh.attributes)
     return record, kept
 
 

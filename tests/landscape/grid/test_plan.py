@@ -12,6 +12,8 @@ from torch import nn
 
 from landscape import Landscape, MeasurementPlan, evaluate, random_plane
 from landscape.errors import LandscapeNotFoundError
+from landscape.grid.landscape_file import read_landscape
+from landscape.record.checks import PointStatus
 from landscape.record.option import check_plan
 from workers.measurement_plan import plan_text
 
@@ -108,6 +110,24 @@ def test_a_landscape_that_is_continued_with_another_plan_says_so(tmp_path):
     # Nothing is left to measure, so another plan changes nothing.
     measure(path, plan=MeasurementPlan(16))
     assert Landscape.load(path).attributes["measurement_plan"]["batch_size"] == 32
+
+
+@pytest.mark.parametrize(
+    ("again", "more"),
+    [(PointStatus.FAILED, {}), (PointStatus.INTERPOLATED, {"sampling": "adaptive", "tolerance": 1e-9})],
+)
+def test_what_a_complete_file_still_lacks_is_measured_in_another_plan(again, more, tmp_path):
+    path = tmp_path / "landscape.h5"
+    measure(path, size=3, plan=MeasurementPlan(64))
+    data = read_landscape(path)
+    data.status[1, 1] = again
+    write_landscape(path, data)
+    assert Landscape.load(path).complete
+    measure(path, size=3, plan=MeasurementPlan(32), **more)
+    found = Landscape.load(path)
+    assert (found.status == PointStatus.MEASURED).all()
+    assert found.attributes["measurement_plan"]["batch_size"] == 32
+    assert any("continued in another way: first in batches of 64" in note for note in found.attributes["notes"])
 
 
 def perceptron():
