@@ -178,10 +178,11 @@ class GridExperiment(Experiment[LandscapeData]):
 
     def warn(self, record: LandscapeData, run: Run) -> None:
         if failed := record.status_counts[PointStatus.FAILED]:
-            place, text = next(iter(record.errors.items()))
+            first = tuple(np.argwhere(record.status == PointStatus.FAILED)[0].tolist())
+            place = tasks.error_label("grid", first)
             warn_user(
                 f"{failed} of {record.status.size} points failed and are marked so in the file; the first one is "
-                f"{place}:\n{text}",
+                f"{place}:\n{record.errors.get(place, 'no traceback')}",
             )
         if (record.status == PointStatus.MEASURED).any() and not np.isfinite(record.loss).any():
             warn_user(
