@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -342,8 +342,10 @@ class GridExperiment(Experiment[LandscapeData]):
             if (record.status == PointStatus.INTERPOLATED).any() or not (record.status == PointStatus.PENDING).any():
                 record.metrics[LOSS_ERROR] = filled.loss_error
             report = filled.report.to_json()
-        is_whole = self.sampling.share is None
-        record.attributes["sampling"] = {**self.sampling.begun(), "finished": finished and is_whole, **report}
+        lacking = (PointStatus.PENDING, PointStatus.INTERPOLATED)
+        is_whole = self.sampling.share is None or not any(np.isin(status, lacking).any() for status in record.statuses)
+        sampling = replace(self.sampling, share=None) if is_whole else self.sampling
+        record.attributes["sampling"] = {**sampling.begun(), "finished": finished and is_whole, **report}
         if isinstance(self.plane, CurvedLine):
             record.attributes["path"] = self.plane.facts(record.x)
 

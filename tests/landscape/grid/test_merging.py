@@ -190,6 +190,17 @@ def test_the_facts_of_a_share_name_merge(shares):
     assert "no: it is the share 2of3 of a landscape; `landscape merge` joins it with the others" in text
 
 
+def test_all_shares_in_one_file_are_the_whole(measured, tmp_path):
+    options = {**QUIET, "size": 7, "keep_samples": True, "output": tmp_path / "whole.h5", "plan": measured / "whole.h5"}
+    for number in (1, 2, 3):
+        found = evaluate(plane(), callback_fn, share=f"{number}/3", **options)
+        assert found.complete == (number == 3)
+    assert found.attributes["sampling"] == {"mode": "full", "finished": True}
+    # A file that has every point stays the whole, whichever share is asked for.
+    assert evaluate(plane(), callback_fn, share="1/3", **options).complete
+    assert refine(tmp_path / "whole.h5", callback_fn, factor=2, plane=plane(), **QUIET).loss.shape == (13, 13)
+
+
 def test_one_share_is_the_whole():
     found = evaluate(plane(), callback_fn, share="1/1", size=3, **QUIET)
     assert found.complete
