@@ -76,7 +76,7 @@ class GridExperiment(Experiment[LandscapeData]):
     save_directions: bool = False  # whether the plane is kept beside the file
     predicted: Forecast | None = None  # what it was expected to cost, once it has begun to measure
     copied: int = 0  # how many losses of checkpoints were known without measuring
-    copies: int = 0
+    left_out: int = 0
     unit: str = "point"
     trial: str = "measuring a point, a part of it twice"
     _changed_grid: str = ""
@@ -119,13 +119,15 @@ class GridExperiment(Experiment[LandscapeData]):
         for status in checkpoints:
             # What only the file has on its plane comes after them.
             status[len(self.plane.checkpoints) :] = False
-        self.copies = len(self._same)
+        self.left_out = len(self._same)
         for part, row in self._same:
             checkpoints[list(PARTS).index(part)][row] = False
-        todo = [grid.reshape(-1), *checkpoints]
-        if self.sampling.share is not None:
-            todo = [status & [self._is_ours(index) for index in range(len(status))] for status in todo]
-        return np.concatenate(todo)
+        parts = [grid.reshape(-1), *checkpoints]
+        todo = np.concatenate(parts)
+        ours = np.fromiter((self._is_ours(index) for part in parts for index in range(len(part))), bool, len(todo))
+        self.left_out += int((todo & ~ours).sum())
+        todo &= ours
+        return todo
 
     def forecast(self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run) -> str:
         text = str(self._forecast(record, pool, run, self._checkpoint_tasks(record)))

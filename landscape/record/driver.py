@@ -92,7 +92,7 @@ class Experiment(ABC, Generic[R]):
     unit: str  # what a task is, such as "point", "epoch" or "line"
     name: str = ""  # what the progress bar calls it; that of its kind of file where it is empty
     trial: str = "measuring a point"  # what a forecast does, in words
-    copies: int = 0  # how many tasks, once resumed, have the values of others and are not measured
+    left_out: int = 0  # how many tasks, once resumed, have the values of others or are other jobs', so are not measured
     # What to do after a budget ended it, where nothing is written.
     again: str = "Give output= a path, and a later call can continue; without it, the next one starts anew."
 
@@ -155,7 +155,7 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
         before = int((_all(record)[~todo.reshape(-1)] == PointStatus.MEASURED).sum())
         format = stored.format
         writer = FileWriter(stored.path, record, format)
-        name, total = experiment.name or format.kind.word, todo.size - experiment.copies
+        name, total = experiment.name or format.kind.word, todo.size - experiment.left_out
         bar = progress_bar(total, experiment.unit, shown=run.progress, done=total - int(todo.sum()), name=name)
         is_replaced, done = False, 0
         try:

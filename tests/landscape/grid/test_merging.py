@@ -1,5 +1,6 @@
 """The shares of a landscape, measured by several jobs, and their files joined in one."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -199,6 +200,14 @@ def test_all_shares_in_one_file_are_the_whole(measured, tmp_path):
     # A file that has every point stays the whole, whichever share is asked for.
     assert evaluate(plane(), callback_fn, share="1/3", **options).complete
     assert refine(tmp_path / "whole.h5", callback_fn, factor=2, plane=plane(), **QUIET).loss.shape == (13, 13)
+
+
+def test_the_progress_is_that_of_the_share(capsys):
+    """36 points of the grid are its own, and two losses of checkpoints."""
+    evaluate(plane(), callback_fn, size=12, share="1/4", device_ids=[0])
+    told = re.findall(r"(\d+)/(\d+) points", capsys.readouterr().err)
+    assert {total for _, total in told} == {"38"}
+    assert int(told[0][0]) < 38
 
 
 def test_one_share_is_the_whole():
