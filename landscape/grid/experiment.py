@@ -287,15 +287,17 @@ class GridExperiment(Experiment[LandscapeData]):
     def _forecast(self, record: LandscapeData, pool: Pool, run: Run, path: Sequence[Task]) -> Forecast:
         """Returns what the pending points and the tasks of the path cost, as far as the origin of each worker tells."""
         pending = [flat for flat in pending_points(record.metrics["loss"], record.status) if self._is_ours(flat)]
+        coarse, fine = coarse_and_fine(record.shape, pending)
         sampling, plan = self.sampling.sampling, pool.description.plan
         estimates = 8 * record.status.size if sampling == "adaptive" else 0
         kept = sum(4 * samples.count * record.status.size for samples in record.kept_samples.values())
         points, passes, origin = len(pending) + len(path), 0, self.origins[0].measured
         seconds_per_point, pass_cost = max(item.measured.seconds for item in self.origins), origin.pass_cost
         if pass_cost is not None:
-            # Each set of weights that is off the plane takes a pass of its own.
-            states = sum(isinstance(task, StateTask) for task in path)
-            passes = states + math.ceil((points - states) / pass_cost.points)
+            # Each set of weights that is off the plane takes a pass of its own, and ends that of the points before it.
+            off = [*[False] * len(coarse), *(isinstance(task, StateTask) for task in path), *[False] * len(fine)]
+            parts = [(is_off, len(list(part))) for is_off, part in itertools.groupby(off)]
+            passes = sum(count if is_off else math.ceil(count / pass_cost.points) for is_off, count in parts)
             seconds_per_point = pass_cost.point
         disk = len(landscape_bytes(record, with_chunks=False)) + estimates + kept
         warn_of_full_disk(record.path, disk)
@@ -309,7 +311,7 @@ class GridExperiment(Experiment[LandscapeData]):
             process_memory=max(item.measured.memory for item in self.origins),
             budget=run.limit,
             spent=run.spent,
-            coarse=len(coarse_and_fine(record.shape, pending)[0]),
+            coarse=len(coarse),
             path=len(path),
             fewest=len(path) + max(fewest_points(record.shape, sampling) - (record.status.size - len(pending)), 0),
             plan=plan_text(plan.to_json(), plan.details),

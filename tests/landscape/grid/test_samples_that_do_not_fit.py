@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from landscape import evaluate, random_plane
+from landscape import evaluate, pca_plane, random_plane
 from workers.errors import SampleMemoryError
 
 ROOM = 96 << 20
@@ -98,8 +98,8 @@ class Counted(Dataset):
         return torch.from_numpy(np.random.default_rng(index).standard_normal(WIDTH, dtype=np.float32)), index % 3
 
 
-def network():
-    torch.manual_seed(0)
+def network(seed=0):
+    torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, 3))
 
 
@@ -130,6 +130,24 @@ def test_as_many_passes_as_the_forecast_says(sampling, tmp_path, monkeypatch):
     # The identity is the same: where memory allows it, the same landscape goes on from memory, and has nothing to do.
     again = evaluate(plane, callback_fn, size=11, progress=False, sampling=sampling, output=path)
     assert again.report.measured <= 1 + (sampling == "adaptive") * 121
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the samples take more memory:UserWarning")
+def test_the_forecast_counts_passes_that_a_checkpoint_ends(monkeypatch):
+    """Of 81 points on the coarse grid, three networks off the plane, and their three feet with 40 other points."""
+    monkeypatch.setattr("workers.measuring.streamed._MOST_POINTS", 25)
+    monkeypatch.setattr("workers.measuring.streamed._LEAST_SECONDS", 1e9)
+    dataset, networks = Counted(), [network(seed) for seed in range(4)]
+    read = evaluate(
+        pca_plane(networks, network=networks[0]),
+        lambda: (nn.CrossEntropyLoss(), network(), DataLoader(dataset, batch_size=50), {}),
+        size=11,
+        progress=False,
+        sample_memory="20kB",
+    )
+    assert read.report.forecast.passes == 4 + 3 + 2
+    assert dataset.reads[-60] == START + 4 + 3 + 2
 
 
 @pytest.mark.parametrize("value", ["20kB", 20_000, "20000", "0.02 MB", "0.0000001%"])
