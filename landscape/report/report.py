@@ -140,8 +140,11 @@ def _unknown(findings: Findings, run: AnyPath) -> list[str]:
                 f"same call measures them, which costs at most {left} losses."
             )
     texts += [f"{what}: {findings.missing[name]}." for name, what in _PARTS.items() if name in findings.missing]
-    if (compared := findings.comparison) is not None and (left := compared.status_counts[PointStatus.PENDING]):
-        texts.append(f"{left} lines of the comparison: the budget ended before. The same call measures them.")
+    if (compared := findings.comparison) is not None:
+        if left := compared.status_counts[PointStatus.PENDING]:
+            texts.append(f"{left} lines of the comparison: the budget ended before. The same call measures them.")
+        out = compared.left_out.items()
+        texts += [f"Left out of the comparison, {name}: {why.removesuffix('.')}." for name, why in out]
     if (along := findings.along) is not None:
         if left := along.status_counts[PointStatus.PENDING]:
             texts.append(f"The sharpness at {left} of {len(along.number)} checkpoints: the budget ended before.")

@@ -1,0 +1,42 @@
+"""How flat ends are, and which recipe's are flatter, from numbers that are given."""
+
+import numpy as np
+
+from landscape.comparison.comparison import Comparison
+from landscape.comparison.data import ComparisonData
+from landscape.report.flatness import answer_recipes
+from landscape.report.measuring import Findings
+from landscape.report.report import _unknown
+
+
+def findings_of(**found):
+    parts = dict.fromkeys(("path", "around", "curvature", "along", "bottom", "comparison"))
+    return Findings(**{**parts, "missing": {}, **found})
+
+
+def compared(paired=(), **rises):
+    """Returns findings of recipes whose networks rise so much; NaN is a loss that is not finite."""
+    names = [(recipe, name) for recipe, of_networks in rises.items() for name in of_networks]
+    rise = np.array([rises[recipe][name] for recipe, name in names])
+    columns = {
+        "recipe": [recipe for recipe, _ in names],
+        "name": [name for _, name in names],
+        "sha256": [f"{number:064x}" for number in range(len(names))],
+        "t": np.linspace(-1, 1, 3),
+    }
+    attributes = {
+        "radius": 1.0, "confidence": 0.95, "rise": 0.1, "seed": 0, "directions": 4, "normalization": "filter",
+        "recipes": list(rises), "paired": list(paired),
+    }  # fmt: skip
+    data = ComparisonData.empty(columns, {"direction": 4}, attributes)
+    noise = 0.01 * np.random.default_rng(0).normal(size=(len(names), 4))
+    data.loss[:] = (rise[:, None] + noise - noise.mean(1, keepdims=True))[:, :, None] * columns["t"] ** 2
+    data.status[:] = 1
+    return findings_of(comparison=Comparison(data))
+
+
+def test_networks_that_do_not_count_are_said_to_be_left_out(tmp_path):
+    findings = compared(sgd={"a": 1.0, "b": 1.1, "c": 1.2, "d": np.nan}, adam={"e": 2.0, "f": 2.1, "g": 2.25})
+    assert answer_recipes(findings)[0] == ["sgd is flatter"]
+    why = "the loss is not a finite number along one of its lines"
+    assert f"Left out of the comparison, sgd d: {why}." in _unknown(findings, tmp_path)
