@@ -157,7 +157,7 @@ def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> tu
         remedy = "; measure it with trace_lines=30" if measure == "trace" and np.isnan(of_all).all() else ""
         reason = f"for some networks there is no {measure}: {measure_text(data, measure)}{remedy}"
         return unknown, "", reason, _UNKNOWN
-    both = _in_pairs(data, *pair)
+    both = in_pairs(data, *pair)
     if both is not None and len(both[0]) >= FEWEST:
         apart = lines[both[0]] - lines[both[1]]
         each = apart.mean(1) if of_lines else of_all[both[0]] - of_all[both[1]]
@@ -201,7 +201,7 @@ def _answer(
     )  # fmt: skip
 
 
-def _in_pairs(data: ComparisonData, first: str, second: str) -> tuple[Sequence[int], Sequence[int]] | None:
+def in_pairs(data: ComparisonData, first: str, second: str) -> tuple[Sequence[int], Sequence[int]] | None:
     """Returns the rows of the networks of two recipes that share a name; None where names say nothing."""
     if not {first, second} <= set(data.attributes["paired"]):
         return None

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ..comparison.answers import INCONCLUSIVE, NO_INTERVAL, Answer
+from ..comparison.answers import INCONCLUSIVE, NO_INTERVAL, PAIRED, Answer, in_pairs
 from ..comparison.comparison import Comparison
-from ..comparison.data import left_out
+from ..comparison.data import left_out, rows_of
 from ..comparison.facts import what_shows
 from ..curvature.data import CurvatureData
 from ..grid.data import LandscapeData
@@ -144,8 +144,6 @@ def answer_recipes(findings: Findings) -> Found:
     comparison = findings.comparison
     if comparison is None:
         return [Unknown(f"not known: {findings.missing['comparison']}")], []
-    means = {item.recipe: item.mean for item in comparison.means()}
-    radius = comparison.attributes["radius"]
     statements: list[Statement] = []
     verdicts: list[str] = []
     for place, answer in enumerate(comparison.table()):
@@ -154,10 +152,9 @@ def answer_recipes(findings: Findings) -> Found:
         if math.isnan(answer.difference):
             verdicts.append(Unknown(f"not known for {answer.first} and {answer.second}: {reason}"))
             continue
-        rises = " and ".join(f"by {means[name]:.3g} for {name}" for name in (answer.first, answer.second))
         text = (
-            f"Along random lines through the networks, to the radius {radius:g}, the loss rises on average {rises}; "
-            f"the difference is {plus_minus(number)}"
+            f"Along random lines through the networks, to the radius {comparison.attributes['radius']:g}, the loss rises "
+            f"on average {_rises(comparison, answer)}; the difference is {plus_minus(number)}"
         )
         beside = f"; {answer.reason.rstrip('.')}" if answer.reason else ""
         needed = f" {what_shows(answer)}" if answer.needed is not None else ""
@@ -167,6 +164,15 @@ def answer_recipes(findings: Findings) -> Found:
         unknown = Unknown(f"not known for {answer.first} and {answer.second}: {why}")
         verdicts.append(answer.verdict if why is None else unknown)
     return verdicts, statements
+
+
+def _rises(comparison: Comparison, answer: Answer) -> str:
+    """Returns in words how far the loss rises on average, for each recipe, around the networks of a difference."""
+    pair, values = (answer.first, answer.second), comparison.values()
+    pairs = in_pairs(comparison, *pair) if answer.method == PAIRED else None
+    rows = pairs or [rows_of(comparison, name) for name in pair]
+    rises = (f"by {values[chosen].mean():.3g} for {name}" for name, chosen in zip(pair, rows, strict=True))
+    return " and ".join(rises) + (f", over {len(pairs[0])} pairs of networks" if pairs else "")
 
 
 def _with_left_out(comparison: Comparison, answer: Answer) -> str:

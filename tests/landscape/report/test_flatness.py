@@ -1,6 +1,7 @@
 """How flat ends are, and which recipe's are flatter, from numbers that are given."""
 
 import numpy as np
+import pytest
 
 from landscape.comparison.comparison import Comparison
 from landscape.comparison.data import ComparisonData
@@ -40,3 +41,12 @@ def test_networks_that_do_not_count_are_said_to_be_left_out(tmp_path):
     assert answer_recipes(findings)[0] == ["sgd is flatter"]
     why = "the loss is not a finite number along one of its lines"
     assert f"Left out of the comparison, sgd d: {why}." in _unknown(findings, tmp_path)
+
+
+def test_pairs_are_described_by_the_networks_that_are_in_them():
+    sgd, adam = {"1": 1.0, "2": 1.1, "3": 1.2, "4": 9.0}, {"1": 2.0, "2": 2.1, "3": 2.25}
+    _, (statement,) = answer_recipes(compared(paired=("sgd", "adam"), sgd=sgd, adam=adam))
+    assert "rises on average by 1.1 for sgd and by 2.12 for adam, over 3 pairs of networks;" in statement.text
+    assert statement.number.value == pytest.approx(np.mean([1.0, 1.1, 1.2]) - np.mean([2.0, 2.1, 2.25]))
+    _, (statement,) = answer_recipes(compared(sgd=sgd, adam=adam))
+    assert "by 3.08 for sgd and by 2.12 for adam; the difference" in statement.text
