@@ -144,6 +144,7 @@ def answer_recipes(findings: Findings) -> Found:
     comparison = findings.comparison
     if comparison is None:
         return [Unknown(f"not known: {findings.missing['comparison']}")], []
+    radius = comparison.attributes["radius"]
     statements: list[Statement] = []
     verdicts: list[str] = []
     for place, answer in enumerate(comparison.table()):
@@ -153,7 +154,7 @@ def answer_recipes(findings: Findings) -> Found:
             verdicts.append(Unknown(f"not known for {answer.first} and {answer.second}: {reason}"))
             continue
         text = (
-            f"Along random lines through the networks, to the radius {comparison.attributes['radius']:g}, the loss rises "
+            f"Along random lines through the networks, to the radius {radius:g}, the loss rises "
             f"on average {_rises(comparison, answer)}; the difference is {plus_minus(number)}"
         )
         beside = f"; {answer.reason.rstrip('.')}" if answer.reason else ""
