@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -66,9 +66,7 @@ def measure_run(
 ) -> Curvature | None:
     """Measures the curvature at a run's checkpoints for ``SummaryLandscape.gen_curvature``; None after a dry run."""
     measured_numbers = _numbers(directory, numbers)
-    span = f"{measured_numbers[0]}-{measured_numbers[-1]}" if len(measured_numbers) > 1 else f"{measured_numbers[0]}"
-    matrix = "" if chosen["matrix"] == "hessian" else f"_{chosen['matrix']}"
-    path = folder / f"{chosen['name'] or 'curvature'}_{span}{matrix}.h5"
+    path = folder / curvature_file(chosen["name"] or "curvature", measured_numbers, chosen["matrix"])
     attributes = {
         "step_per_epoch": directory.metadata.step_per_epoch,
         **run_attributes(directory.path, {}, folder),
@@ -79,6 +77,11 @@ def measure_run(
         return {number: align(directory.checkpoint(number, space), space) for number in measured_numbers}
 
     return _measure(weights, callback_fn, path, directory.settings.unit, attributes, chosen)
+
+
+def curvature_file(stem: str, numbers: Sequence[int], matrix: str = "hessian") -> str:
+    span = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}"
+    return f"{stem}_{span}{'' if matrix == 'hessian' else f'_{matrix}'}.h5"
 
 
 def _learning_rate(run: RunDirectory) -> dict[str, float | dict[str, float]]:

@@ -21,6 +21,7 @@ from ..comparison.comparison import Comparison
 from ..comparison.measuring import compare_recipes
 from ..comparison.networks import find_recipes
 from ..curvature.curvature import Curvature
+from ..curvature.experiment import curvature_file
 from ..curvature.facts import evenly_chosen
 from ..errors import PlaneError, error_message
 from ..grid.measuring import Grid, measure_plane
@@ -160,8 +161,9 @@ class ReportMeasuring:
         except kind as error:
             self.missing[name] = error_message(str(error)).removesuffix(".")
 
-    def _is_late(self, name: str) -> bool:
-        is_late = self.clock.is_late
+    def _is_late(self, name: str, place: AnyPath) -> bool:
+        # What an earlier call measured is read, whatever the time.
+        is_late = self.clock.is_late and (self.clock.overwrite or not place.exists())
         if is_late:
             self.missing[name] = _NO_TIME
         return is_late
@@ -183,9 +185,10 @@ class ReportMeasuring:
         return self.measures.gen_landscapes_with_multi_process(self.callback_fn, settings, **shared, **options)
 
     def _curvature(self, name: str, numbers: Sequence[int], **options: Any) -> Curvature | None:
-        if self._is_late(name):
+        stem = f"{self.stem}_{name}"
+        if self._is_late(name, self.folder / curvature_file(stem, numbers)):
             return None
-        options |= {"output": str(self.folder), "name": f"{self.stem}_{name}", "budget": self._left()}
+        options |= {"output": str(self.folder), "name": stem, "budget": self._left()}
         with self._missing_after(name, CurvatureError):
             found = self.measures.gen_curvature(self.callback_fn, numbers, **self.shared, **options)
             if found is None or found.status_counts[PointStatus.MEASURED]:
@@ -195,7 +198,8 @@ class ReportMeasuring:
 
     def _bottom(self, curvature: Curvature, path: Landscape | None) -> Landscape | None:
         """Measures three points along the lowest eigenvector, near enough for the loss to be a parabola."""
-        if self._is_late("bottom"):
+        place = self.folder / f"{self.stem}_bottom_{self.numbers[-1]}.h5"
+        if self._is_late("bottom", place):
             return None
         loss, bends = abs(float(curvature.loss[0])), np.abs(curvature.eigenvalues[0, [0, -1]])
         if not loss and path is not None and path.checkpoints is not None:
@@ -207,7 +211,6 @@ class ReportMeasuring:
         if bends[1] <= FLAT * bends.max():
             # Where the loss hardly bends, as far as it would rise if it just did not count as flat.
             grid = Grid(x=np.array([-1.0, 0.0, 1.0]) * math.sqrt(2 * _RISE * loss / (FLAT * bends.max())))
-        place = self.folder / f"{self.stem}_bottom_{self.numbers[-1]}.h5"
         options = self._options(GridOptions, keep_samples=True)
         try:
             measured = measure_plane(line, self.callback_fn, grid, options, place)
@@ -225,8 +228,7 @@ class ReportMeasuring:
 
     def _comparison(self, recipes: Mapping[str, Any]) -> Comparison | None:
         place = self.folder / f"{self.stem}_comparison.h5"
-        # What an earlier call measured is read, whatever the time.
-        if not place.exists() and self._is_late("comparison"):
+        if self._is_late("comparison", place):
             return None
         with self._missing_after("comparison", LandscapeError):
             return compare_recipes(recipes, self.callback_fn, str(place), self._options(CompareOptions))

@@ -198,6 +198,18 @@ def test_a_budget_that_ends_at_once_leaves_all_unknown_and_the_same_call_goes_on
     assert all(answer.known for answer in report.answers)
 
 
+@pytest.mark.filterwarnings("ignore:the budget of")
+@pytest.mark.slow
+def test_what_an_earlier_call_measured_is_said_whatever_the_time(run, tmp_path, monkeypatch):
+    recipes = {"a": [run], "b": [train(tmp_path / "other", spiral(4, end=1.0))]}
+    before = report_of(run, recipes)
+    monkeypatch.setattr(Run, "is_late", True)
+    again = report_of(run, recipes)
+    assert again.to_json() == before.to_json()
+    text = "The curvature at the end: the budget ended before it was measured."
+    assert text in report_of(run, overwrite=True).unknown
+
+
 @pytest.mark.slow
 def test_where_there_is_no_curvature_its_reason_is_said(run, monkeypatch):
     def fails(self, *_arguments, **_options):
