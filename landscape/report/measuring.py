@@ -95,10 +95,10 @@ class ReportMeasuring:
         curvature = self._curvature("end", self.numbers[-1:], **pairs, trace_probes=_PROBES, keep_vectors=True)
         spread = [self.numbers[place] for place in evenly_chosen(len(self.numbers), _CHECKPOINTS)]
         along = self._curvature("along", spread, top=1) if "end" not in self.missing else None
-        if self.chosen["dry_run"]:
-            return None
         bottom = None if curvature is None else self._bottom(curvature, path)
         comparison = None if recipes is None else self._comparison(recipes)
+        if self.chosen["dry_run"]:
+            return None
         return Findings(path, around, curvature, along, bottom, comparison, self.missing)
 
     def _finite(self, numbers: list[int]) -> list[int]:
@@ -163,7 +163,8 @@ class ReportMeasuring:
 
     def _is_late(self, name: str, place: AnyPath) -> bool:
         # What an earlier call measured is read, whatever the time.
-        is_late = self.clock.is_late and (self.clock.overwrite or not place.exists())
+        is_new = self.clock.overwrite or not place.exists()
+        is_late = self.clock.is_late and is_new and not self.clock.rehearsal
         if is_late:
             self.missing[name] = _NO_TIME
         return is_late

@@ -119,12 +119,15 @@ def test_the_landscapes_can_be_read_like_all_others(said, folder):
 
 
 @pytest.mark.slow
-def test_a_dry_run_writes_nothing(run, tmp_path, capsys):
+def test_a_dry_run_writes_nothing_and_forecasts_all_parts(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Run, "is_late", True)
+    recipes = {"a": [run], "b": [train(tmp_path / "other", spiral(4, end=1.0))]}
     before = sorted(tmp_path.rglob("*"))
-    assert report_of(run, dry_run=True, progress=True) is None
+    assert report_of(run, recipes, dry_run=True, progress=True) is None
     assert sorted(tmp_path.rglob("*")) == before
     said = capsys.readouterr().out
-    assert "report_0-12_pca.h5" in said
+    for file in ("0-12_pca", "12_random", "end_12", "along_0-12", "comparison"):
+        assert f"report_{file}.h5: " in said
     assert "products" in said
 
 
