@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..caption_sentences import capital
 from ..curvature.facts import failures
 from ..errors import LandscapeWriteError
 from ..record.checks import PointStatus
-from ..record.options import ReportOptions, with_defaults
+from ..record.options import OPTIONS, ReportOptions, with_defaults
 from ..replacing import first_bytes
 from ..summary_json import as_json
 from .end import answer_end
@@ -85,7 +85,8 @@ def make_report(
     findings = ReportMeasuring(measures, run, callback_fn, folder, chosen).findings(recipes)
     if findings is None:
         return None
-    report = Report(run.path, tuple(answers_of(findings)), tuple(_unknown(findings, run.path)), page)
+    unknown = _unknown(findings, run.path, folder, chosen)
+    report = Report(run.path, tuple(answers_of(findings)), tuple(unknown), page)
     text = report_html(report.run.name, report.answers, report.unknown, findings).encode()
     write_to(page, text)
     return report
@@ -123,14 +124,16 @@ _PARTS = {
 }
 
 
-def _unknown(findings: Findings, run: AnyPath) -> list[str]:
+def _unknown(findings: Findings, run: AnyPath, folder: AnyPath, chosen: Mapping[str, Any]) -> list[str]:
     """Returns what no answer says, what it would cost, and what to type to know it."""
     path, around, curvature = findings.path, findings.around, findings.curvature
     named = (item.attributes.get("function") for item in (path, around, curvature) if item is not None)
     function = next((name for name in named if name), "module:callback_fn")
 
-    def command(name: str, *words: str) -> str:
-        return shlex.join(["landscape", name, str(run), "--function", str(function), *words])
+    def command(name: str, *words: str, seed: int = chosen["seed"]) -> str:
+        options = [*_as_typed(chosen), *(["--output", str(folder)] if folder != run else [])]
+        options += ["--seed", str(seed)] if seed else []
+        return shlex.join(["landscape", name, str(run), "--function", str(function), *options, *words])
 
     texts = []
     for landscape, what in ((path, "the plane of the path"), (around, "the plane around the end")):
@@ -159,26 +162,42 @@ def _unknown(findings: Findings, run: AnyPath) -> list[str]:
         )
     if around is not None:
         measured = around.status_counts[PointStatus.MEASURED] or around.status.size
-        texts.append(
-            f"The loss in other random directions. A plane of two others costs about {measured:,} losses: "
-            + command("run", "--no-train", "--sampling", "adaptive", "--seed", "1", "--name", "seed1")
-        )
+        text = f"The loss in other random directions. A plane of two others costs about {measured:,} losses"
+        seed, more = chosen["seed"] + 1, ["--no-train", "--sampling", "adaptive"]
+        if around.attributes.get("perturb_one_dimensional"):
+            more.append("--perturb-one-dimensional")
+        # The command takes the last checkpoint, whatever its weights are.
+        is_last = "diverged" not in findings.missing
+        texts.append(f"{text}: {command('run', *more, '--name', f'seed{seed}', seed=seed)}" if is_last else f"{text}.")
     if path is not None and not other_datasets(path.metrics):
         texts.append(
             "The loss on test samples. Let callback_fn return a dict of data sets, {'train': ..., 'test': ...}; each "
             "point then also costs a loss of the test samples."
         )
     if not findings.compares:
+        name = ["--name", chosen["name"]] if chosen["name"] else []
         texts.append(
             "Whether another seed or another optimizer ends elsewhere. This is one run, and an interval needs three "
             "trained runs of each recipe: "
-            + command("report", "--recipe", "sgd=RUN,RUN,RUN", "--recipe", "adam=RUN,RUN,RUN")
+            + command("report", *name, "--recipe", "sgd=RUN,RUN,RUN", "--recipe", "adam=RUN,RUN,RUN")
         )
     texts.append(
         "Whether this holds for samples that were not measured; only the intervals over samples say something about "
         "them. And the loss that training minimized, if it had terms that callback_fn has not, such as weight decay."
     )
     return texts
+
+
+def _as_typed(chosen: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the options that say over which samples a report was measured, as commands take them."""
+    if isinstance(samples := chosen["num_samples"], Mapping):
+        samples = ",".join(f"{name}={count}" for name, count in samples.items() if count is not None)
+    if samples:
+        yield from ("--samples", str(samples))
+    if chosen["samples"] != OPTIONS["samples"].default:
+        yield from ("--sample-choice", chosen["samples"])
+    if chosen["seed_each_point"]:
+        yield "--seed-each-point"
 
 
 def _wrapped(text: str, mark: str = "  - ") -> str:

@@ -5,6 +5,7 @@ import pytest
 
 from landscape.comparison.comparison import Comparison
 from landscape.comparison.data import ComparisonData
+from landscape.record.options import ReportOptions, checked
 from landscape.report.flatness import answer_recipes
 from landscape.report.measuring import Findings
 from landscape.report.report import _unknown
@@ -40,7 +41,9 @@ def test_networks_that_do_not_count_are_said_to_be_left_out(tmp_path):
     findings = compared(sgd={"a": 1.0, "b": 1.1, "c": 1.2, "d": np.nan}, adam={"e": 2.0, "f": 2.1, "g": 2.25})
     assert answer_recipes(findings)[0] == ["sgd is flatter"]
     why = "the loss is not a finite number along one of its lines"
-    assert f"Left out of the comparison, sgd d: {why}." in _unknown(findings, tmp_path)
+    assert f"Left out of the comparison, sgd d: {why}." in _unknown(
+        findings, tmp_path, tmp_path, checked(ReportOptions, {})
+    )
 
 
 def test_pairs_are_described_by_the_networks_that_are_in_them():

@@ -59,7 +59,7 @@ def test_checkpoints_that_are_not_finite_on_the_way_are_left_out(tmp_path):
     found = checked_answers(measuring, findings)
     assert found["end"].verdict.startswith("a minimum")
     text = "Checkpoints that were left out: epochs [0, 5], whose weights are not finite."
-    assert text in _unknown(findings, tmp_path)
+    assert text in _unknown(findings, tmp_path, tmp_path, measuring.chosen)
     points[:11] = math.nan
     measuring = measuring_of(tmp_path / "few", points, bowl(1, 2, 3, 4), moves(200, 4))
     with pytest.raises(CheckpointError, match="holds NaN or infinite values in 'weight'"):
@@ -113,7 +113,10 @@ def test_losses_that_are_not_finite_are_not_passed_over(tmp_path):
     assert found["path"].statements[-1].text.startswith("No measured point of the plane with a finite loss is lower")
     left_out = r"at the points near it\); at \d+ points there it is not finite$"
     assert re.search(left_out, found["flatness"].verdict)
-    assert any(text.startswith("The sharpness along the run: epoch 0: ") for text in _unknown(findings, tmp_path))
+    assert any(
+        text.startswith("The sharpness along the run: epoch 0: ")
+        for text in _unknown(findings, tmp_path, tmp_path, measuring.chosen)
+    )
 
 
 def test_a_training_loss_that_rises_too_is_not_said_to_have_not(tmp_path):

@@ -333,6 +333,8 @@ def test_a_training_that_diverged_ends_with_its_last_finite_weights(tmp_path):
     assert report.answers[1].verdict.startswith("a minimum on these 200 samples")
     why = "the weights of epochs 13 to 14 are not finite, so epoch 12 counts as the end"
     assert f"The training diverged: {why}." in report.unknown
+    # It would take the last weights, which are not finite.
+    assert not any("landscape run" in text for text in report.unknown)
 
 
 def test_a_straight_path_leaves_the_plane_of_the_path_out(tmp_path):
@@ -364,6 +366,19 @@ class Frozen(Point):
 def test_weights_that_are_not_trained_have_no_eigenvalues(tmp_path):
     report = report_on(tmp_path, np.full((5, 4), 1.5), Frozen)
     assert report.answers[2].verdict.startswith("the largest eigenvalue is 10")
+
+
+class Biased(Frozen):
+    """A point that only a bias moves."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.first = torch.nn.Parameter(torch.ones(size, dtype=torch.float64))
+
+
+def test_the_command_for_another_plane_moves_what_that_around_the_end_moved(tmp_path):
+    unknown = report_on(tmp_path, np.full((5, 4), 1.5), Biased).unknown
+    assert any("landscape run" in text and " --perturb-one-dimensional " in text for text in unknown)
 
 
 class Logits(Point):

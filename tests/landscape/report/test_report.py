@@ -173,6 +173,20 @@ def test_commands_that_the_page_names_work(said, folder):
 
 
 @pytest.mark.slow
+def test_commands_that_the_page_names_measure_as_the_report_did(run, tmp_path):
+    folder = tmp_path / "out"
+    given = {"num_samples": {"train": 100, "test": 50}, "samples": "random", "seed": 3, "seed_each_point": True}
+    unknown = report_of(run, output=folder, name="said", **given).unknown
+    shared = f"--samples train=100,test=50 --sample-choice random --seed-each-point --output {folder}"
+    density, other, recipes = (text.partition(": landscape ")[2] for text in unknown if ": landscape " in text)
+    assert f" {shared} --seed 3 --numbers 12 " in density
+    assert f" {shared} --seed 4 --no-train " in other
+    assert f" {shared} --seed 3 --name said --recipe " in recipes
+    for typed in (density, other):
+        command(*typed.split(), "--devices", 0, "--dry-run", folder=tmp_path)
+
+
+@pytest.mark.slow
 def test_what_the_budget_leaves_out_is_said(run, monkeypatch):
     measure = SummaryLandscape.gen_landscapes_with_multi_process
 
