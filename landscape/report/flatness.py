@@ -93,12 +93,17 @@ def _over_the_run(along: CurvatureData) -> Iterator[Statement]:
     evidence, unit = Evidence.of_curvature(along), along.attributes["unit"]
     last, top = int(rows[-1]), int(rows[np.argmax(along.eigenvalues[rows, 0])])
     number, highest = (eigenvalue(evidence, 0, row) for row in (last, top))
-    if top == last or not highest.low > number.high:
+    others = rows[rows != top]
+    if not highest.low > (along.eigenvalues[others, 0] + along.residuals[others, 0]).max():
         # Of eigenvalues that are equal but for rounding none is the largest.
-        found = "the last one is the sharpest" if top == last else "none is certainly sharper than the last one"
         text = (
-            f"Of {len(rows)} checkpoints {found}, {unit} {along.number[last]}; its largest eigenvalue is "
-            f"{plus_minus(number)}."
+            f"Of {len(rows)} checkpoints none is certainly sharper than the others; the largest eigenvalue of the last "
+            f"one, {unit} {along.number[last]}, is {plus_minus(number)}."
+        )
+    elif top == last:
+        text = (
+            f"Of {len(rows)} checkpoints the last one is the sharpest, {unit} {along.number[last]}; its largest "
+            f"eigenvalue is {plus_minus(number)}."
         )
     else:
         times = ""

@@ -5,8 +5,10 @@ import pytest
 
 from landscape.comparison.comparison import Comparison
 from landscape.comparison.data import ComparisonData
+from landscape.curvature.curvature import Curvature
+from landscape.curvature.data import CurvatureData
 from landscape.record.options import ReportOptions, checked
-from landscape.report.flatness import answer_recipes
+from landscape.report.flatness import answer_flatness, answer_recipes
 from landscape.report.measuring import Findings
 from landscape.report.report import _unknown
 
@@ -53,3 +55,26 @@ def test_pairs_are_described_by_the_networks_that_are_in_them():
     assert statement.number.value == pytest.approx(np.mean([1.0, 1.1, 1.2]) - np.mean([2.0, 2.1, 2.25]))
     _, (statement,) = answer_recipes(compared(sgd=sgd, adam=adam))
     assert "by 3.08 for sgd and by 2.12 for adam; the difference" in statement.text
+
+
+def along(values):
+    columns = {"number": list(range(len(values))), "sha256": [f"{number:064x}" for number in range(len(values))]}
+    attributes = {"matrix": "hessian", "unit": "epoch", "top": 1, "bottom": 0, "weights": 100}
+    data = CurvatureData.empty(columns, {"pair": 1}, attributes)
+    data.status[:], data.eigenvalues[:, 0], data.residuals[:] = 1, values, 1e-3
+    return findings_of(along=Curvature(data), missing={"end": ""})
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([1, 1, 1, 1 + 1e-9], "none is certainly sharper than the others; the largest eigenvalue of the last one"),
+        ([1, 1, 1 + 1e-9, 1], "none is certainly sharper than the others"),
+        ([1, 2, 2 + 1e-9, 1], "none is certainly sharper than the others"),
+        ([1, 2, 1, 2.1], "the last one is the sharpest, epoch 3"),
+        ([1, 2, 2.1, 1], "epoch 2 is the sharpest"),
+    ],
+)
+def test_what_is_equal_but_for_rounding_is_not_the_sharpest(values, found):
+    (statement,) = answer_flatness(along(values))[1]
+    assert found in statement.text
