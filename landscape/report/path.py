@@ -31,6 +31,7 @@ from .statement import (
 PATH, GAP = "path", "gap"
 # Shares of the path's variance from which on the plane shows it, and below which it does not.
 _SHOWN, _HIDDEN = 0.9, 0.5
+_NO_SAMPLES = "how skewed the losses of the samples are, and how much each counts, is not known"
 
 
 def answer_path(findings: Findings) -> Found:
@@ -109,6 +110,7 @@ def answer_gap(findings: Findings) -> Found:
     evidence, last = Evidence.of_landscape(landscape, names), int(found.paths[0][-1])
     unit, main = unit_of(landscape), main_dataset(landscape)
     others = main or "the training samples"
+    has_samples = findings.bottom is not None and bool(findings.bottom.kept_samples)
     statements: list[Statement] = []
     verdicts: list[str] = []
     for name in names:
@@ -130,7 +132,8 @@ def answer_gap(findings: Findings) -> Found:
             verdicts.append(Unknown(f"not known on {name}: {reason}"))
         else:
             word = "higher" if gap.value > 0 else "lower"
-            verdicts.append(f"the loss on {name} is {abs(gap.value):.3g} {word} than on {others}{overfitted}")
+            verdict = f"the loss on {name} is {abs(gap.value):.3g} {word} than on {others}{overfitted}"
+            verdicts.append(verdict if has_samples else f"{verdict}; {_NO_SAMPLES}")
     return verdicts, statements
 
 

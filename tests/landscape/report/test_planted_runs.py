@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from planted_runs import (
 from torch import nn
 
 from landscape import SummaryLandscape
+from landscape.report.path import answer_gap
 
 pytestmark = [
     pytest.mark.slow,
@@ -194,7 +196,7 @@ def hard():
 
 def skewed():
     """Returns samples whose losses are skewed, and so small that they do not count beside others."""
-    inputs, targets = moves(40, 4, spread=1e-3, seed=1)
+    inputs, targets = moves(40, 4, spread=1e-2, seed=1)
     inputs[0] *= 20
     return inputs, targets
 
@@ -234,6 +236,14 @@ def test_the_gap(tmp_path, case):
     assert re.fullmatch(verdict, gap.verdict)
     assert gap.known != verdict.startswith("not known")
     assert not since or re.fullmatch(since[0], gap.statements[1].text)
+
+
+def test_a_gap_without_the_losses_of_samples_says_what_is_not_known_of_them(tmp_path):
+    measuring = measuring_of(tmp_path, spiral(4), bowl(1, 2, 3, 4), two_sets(moves(200, 4), shift=0.4))
+    findings = measuring.findings(None)
+    (verdict,), _ = answer_gap(findings)
+    (without,), _ = answer_gap(replace(findings, bottom=None))
+    assert without == f"{verdict}; how skewed the losses of the samples are, and how much each counts, is not known"
 
 
 def test_losses_without_a_standard_error_leave_the_gap_and_the_curvature_unknown(tmp_path):
