@@ -221,7 +221,7 @@ class SummaryLandscape:
 
         Raises:
             RunDirectoryError: the directory holds no usable run, or fewer than three checkpoints.
-            LandscapeWriteError: a file that is no report has the page's name.
+            LandscapeWriteError: a file that is no report, or that of another run, has the page's name.
         """
         from .report.report import make_report
 

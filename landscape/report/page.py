@@ -40,6 +40,10 @@ figcaption { color: #444; font-size: 0.875rem; }
 """
 
 
+def title_of(name: str) -> str:
+    return html.escape(f"Report on {name}").encode("utf-8", "replace").decode("utf-8")
+
+
 def report_html(name: str, answers: Sequence[Answer], unknown: Sequence[str], findings: Findings) -> str:
     pictures = {key: _picture(key, draw, caption) for key, (draw, caption) in _drawings(findings).items()}
     drawn: set[str] = set()
@@ -49,7 +53,7 @@ def report_html(name: str, answers: Sequence[Answer], unknown: Sequence[str], fi
         sections.append(_section(answer, pictures.keys(), [pictures[key] for key in shown if key not in drawn]))
         drawn.update(shown)
     items = "".join(f"<li>{html.escape(text)}</li>" for text in unknown)
-    title = html.escape(f"Report on {name}").encode("utf-8", "replace").decode("utf-8")
+    title = title_of(name)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="generator" content="{GENERATOR}">'

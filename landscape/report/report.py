@@ -23,11 +23,12 @@ from ..summary_json import as_json
 from .end import answer_end
 from .flatness import RECIPES, answer_flatness, answer_recipes
 from .measuring import DEFAULT_STEM, Findings, MeasuresRun, ReportMeasuring
-from .page import GENERATOR, report_html
+from .page import GENERATOR, report_html, title_of
 from .path import GAP, PATH, answer_gap, answer_path
 from .statement import Answer, Unknown
 
 REPORT_VERSION = 1  # grows when a name of ``Report.to_json`` goes or changes its meaning; a new name alone leaves it
+_HEAD = 4096  # bytes of a page, in which its title ends
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,16 @@ def make_report(
     page = folder / f"{chosen['name'] or DEFAULT_STEM}.html"
     if page.is_dir():
         raise LandscapeWriteError(f"{page} is a directory, but the page of the report goes there. Give another name=.")
-    there = first_bytes(page, 512)
-    if there and not (begins_as_ours(page.name, there) and GENERATOR.encode() in there):
+    there = first_bytes(page, _HEAD)
+    if there and not (begins_as_ours(page.name, there) and GENERATOR.encode() in there[:512]):
         raise LandscapeWriteError(
             f"{page} is there and is no report; it was left as it is. Move it away, or give another name=."
+        )
+    # A run that was renamed still replaces the report in its own folder.
+    is_own = not there or folder == run.path or f"<title>{title_of(run.path.name)}<".encode() in there
+    if not (is_own or chosen["overwrite"]):
+        raise LandscapeWriteError(
+            f"{page} is the report of another run; it was left as it is. Give another name=, or overwrite=True."
         )
     findings = ReportMeasuring(measures, run, callback_fn, folder, chosen).findings(recipes)
     if findings is None:

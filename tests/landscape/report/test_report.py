@@ -12,6 +12,8 @@ from collectors.errors import CheckpointError
 from landscape import Landscape, SummaryLandscape
 from landscape.errors import LandscapeWriteError
 from landscape.record.run import Run
+from landscape.report.measuring import Findings
+from landscape.report.page import report_html
 from workers.errors import CurvatureError
 
 pytestmark = pytest.mark.filterwarnings("ignore:num_samples is", "ignore:the two random directions have a cosine")
@@ -146,6 +148,20 @@ def test_a_page_of_yours_is_not_replaced(run):
     (run / "report.html").mkdir()
     with pytest.raises(LandscapeWriteError, match=r"report.html is a directory.*name="):
         report_of(run)
+
+
+@pytest.mark.slow
+def test_the_report_of_another_run_is_not_replaced(run, tmp_path):
+    parts = dict.fromkeys(("path", "around", "curvature", "along", "bottom", "comparison"))
+    page = tmp_path / "report.html"
+    own, text = (report_html(name, [], [], Findings(**parts, missing={})) for name in ("run", "a run < the other"))
+    page.write_text(text)
+    with pytest.raises(LandscapeWriteError, match=r"html is the report of another run; it was left as it is.*name="):
+        report_of(run, output=tmp_path)
+    assert page.read_text() == text
+    assert report_of(run, output=tmp_path, overwrite=True, dry_run=True) is None
+    page.write_text(own)
+    assert report_of(run, output=tmp_path, dry_run=True) is None
 
 
 @pytest.mark.slow
