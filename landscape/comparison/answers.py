@@ -34,6 +34,7 @@ INCONCLUSIVE = "inconclusive"
 NO_INTERVAL = "no interval"
 PAIRED, WELCH = "paired t", "Welch's t"
 BOOTSTRAP, OF_DIRECTIONS = "bootstrap over directions and samples", "bootstrap over directions"
+OF_ONE_EACH = (BOOTSTRAP, OF_DIRECTIONS)
 _NOT_OF_DIRECTIONS = "the interval is over networks along these directions; other directions are not in it."
 _NOT_OF_LINES = (
     "the interval is over networks along these random lines, which are the same for all; other lines are not in it."

@@ -15,7 +15,7 @@ from .answers import (
     BOOTSTRAP,
     EFFECT,
     INCONCLUSIVE,
-    OF_DIRECTIONS,
+    OF_ONE_EACH,
     PAIRED,
     WELCH,
     Answer,
@@ -145,7 +145,7 @@ def what_shows(answer: Answer) -> str:
     if answer.needed is None:
         what, remedy = ("directions", "samples") if answer.method == BOOTSTRAP else ("networks", "directions")
         return f"More {what} alone would not show a difference of {100 * EFFECT:g} %; measure more {remedy}."
-    unit = "directions" if answer.method in (BOOTSTRAP, OF_DIRECTIONS) else "networks of each recipe"
+    unit = "directions" if answer.method in OF_ONE_EACH else "networks of each recipe"
     return f"With {answer.needed} {unit} at least, a difference of {100 * EFFECT:g} % would show in 4 of 5 cases."
 
 

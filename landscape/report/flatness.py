@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ..comparison.answers import INCONCLUSIVE, NO_INTERVAL, PAIRED, Answer, in_pairs
+from ..comparison.answers import INCONCLUSIVE, NO_INTERVAL, OF_ONE_EACH, PAIRED, Answer, in_pairs
 from ..comparison.comparison import Comparison
 from ..comparison.data import left_out, rows_of
 from ..comparison.facts import what_shows
@@ -168,7 +168,9 @@ def answer_recipes(findings: Findings) -> Found:
         undecided = {INCONCLUSIVE: "the interval of the difference holds 0", NO_INTERVAL: reason}
         why = undecided.get(answer.verdict)
         unknown = Unknown(f"not known for {answer.first} and {answer.second}: {why}")
-        verdicts.append(answer.verdict if why is None else unknown)
+        whose = f"of these two networks, one of {answer.first} and one of {answer.second}, that of "
+        verdict = f"{whose if answer.method in OF_ONE_EACH else ''}{answer.verdict}"
+        verdicts.append(verdict if why is None else unknown)
     return verdicts, statements
 
 

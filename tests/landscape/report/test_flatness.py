@@ -57,6 +57,11 @@ def test_pairs_are_described_by_the_networks_that_are_in_them():
     assert "by 3.08 for sgd and by 2.12 for adam; the difference" in statement.text
 
 
+def test_a_verdict_on_two_networks_says_that_it_is_on_them():
+    verdicts, _ = answer_recipes(compared(sgd={"a": 1.0}, adam={"b": 2.0}))
+    assert verdicts == ["of these two networks, one of sgd and one of adam, that of sgd is flatter"]
+
+
 def along(values):
     columns = {"number": list(range(len(values))), "sha256": [f"{number:064x}" for number in range(len(values))]}
     attributes = {"matrix": "hessian", "unit": "epoch", "top": 1, "bottom": 0, "weights": 100}
