@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comparison.statistics import Estimate
+from ..curvature.curvature import Curvature
 from ..curvature.data import CurvatureData
 from ..drawing.texts import unit_of
 from ..grid.data import LandscapeData
@@ -69,7 +70,7 @@ def answer_end(findings: Findings) -> Found:
             statements.append(_one_step(evidence, curvature))
         text = f"The lowest eigenvalue of the Hessian is {plus_minus(lowest)}; the largest one is {largest.value:.4g}."
         statements += [Statement(text, lowest, SHARPNESS), *_along(bends)]
-        verdict = _stationary(findings, trend, scale, gradient, largest, lowest, bends)
+        verdict = _stationary(findings, trend, scale, curvature, largest, lowest, bends)
         # Whatever the last checkpoints did, no parabola falls from here.
         falls = falls and not _gains_little(gradient, lowest, scale)
     if trend is not None and falls:
@@ -85,11 +86,12 @@ def eigenvalue(evidence: Evidence, place: int, row: int = 0, form: str = "{}", k
 
 
 def _stationary(
-    findings: Findings, trend: Statement | None, scale: float, gradient: float, largest: Number, lowest: Number,
+    findings: Findings, trend: Statement | None, scale: float, curvature: Curvature, largest: Number, lowest: Number,
     bends: list[_Bend],
 ) -> str:  # fmt: skip
     if not math.isfinite(scale):
         return Unknown("not known: the losses on the path do not differ, or are not finite")
+    gradient, of_weights = float(curvature.gradient_norm[0]), f"of its {curvature.weights:,} trainable weights"
     steepest = max(abs(largest.value), abs(lowest.value))
     little = FLAT * steepest
     # A parabola that bends up in every direction falls by no more than this; of another one, a step tells the least,
@@ -124,9 +126,9 @@ def _stationary(
     if not main.is_sure:
         return by_chance
     if lowest.value > 0:
-        kind = f"a minimum {here}: the loss bends up in every direction"
+        kind = f"a minimum {here}: the loss bends up in every direction {of_weights}"
     elif largest.high < 0:
-        kind = f"a maximum {here}: the loss bends down in every direction"
+        kind = f"a maximum {here}: the loss bends down in every direction {of_weights}"
     else:
         kind = f"a saddle {here}: the loss bends down in at least one direction"
     others = [bend for bend in bends[1:] if not bend.is_sure or (bend.number.value > 0) != (lowest.value > 0)]

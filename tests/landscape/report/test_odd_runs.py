@@ -186,7 +186,8 @@ class Summed(Surface):
 def test_sums_over_samples_bend_as_their_sum_does_and_sets_of_other_sizes_have_no_gap(tmp_path):
     sets = {"train": moves(200, 4), "test": moves(100, 4, shift=0.4, seed=1)}
     found = answers(tmp_path, spiral(4), Summed(bowl(1, 2, 3, 4).height_of), sets)
-    assert found["end"].verdict == "a minimum on these 200 samples: the loss bends up in every direction"
+    minimum = "a minimum on these 200 samples: the loss bends up in every direction of its 4 trainable weights"
+    assert found["end"].verdict == minimum
     assert [item.number.value for item in found["end"].statements[-2:]] == pytest.approx([200, 100], rel=1e-3)
     reason = "the losses are sums over samples, 100 of test and 200 of train"
     assert found["gap"].verdict == f"not known on test: {reason}"

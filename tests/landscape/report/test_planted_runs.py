@@ -91,7 +91,7 @@ def an_end(verdict, *bends, points=None, data=None, loss=None, height=1.0):
     return verdict, points, loss or bowl(*bends or (1, 2, 3, 4), height=height), data
 
 
-MINIMUM = "a minimum on these 200 samples: the loss bends up in every direction"
+MINIMUM = "a minimum on these 200 samples: the loss bends up in every direction of its 4 trainable weights"
 FLAT = "flat on these 200 samples: in its lowest direction the loss bends by less.*"
 ENDS = {
     "a minimum": an_end(f"{MINIMUM};.*"),
@@ -416,6 +416,6 @@ def test_targets_that_are_ignored_change_no_answer(tmp_path):
     points = spiral(2, end=0.0) + weight.detach().numpy()
     measuring = measuring_of(tmp_path, points, loss, (drawn, targets), Logits)
     found = checked_answers(measuring, measuring.findings(None))
-    assert found["end"].verdict.startswith("a minimum on these 180 samples: the loss bends up in every direction")
+    assert found["end"].verdict.startswith("a minimum on these 180 samples: the loss bends up in every direction of")
     lowest, bend = found["end"].statements[2].number, found["end"].statements[3].number
     assert bend.low <= lowest.value <= bend.high

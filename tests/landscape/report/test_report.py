@@ -67,7 +67,8 @@ def page(said, folder):
 
 
 def test_the_command_says_each_answer_with_its_sentences(said):
-    assert "A minimum on these 200 samples: the loss bends up in every direction.\n" in said.stdout
+    minimum = "A minimum on these 200 samples: the loss bends up in every direction of its 4 trainable weights.\n"
+    assert minimum in said.stdout
     assert "The plane shows the path: it holds 100 % of its variance.\n" in said.stdout
     assert "What is not known\n" in said.stdout
     assert re.search(r"\nWith pictures: /.*/run/report.html\n$", said.stdout)
