@@ -14,7 +14,7 @@ from ..validation import check_instance, wrong_type
 from .checkpoint_file import check_directory
 from .config import CheckpointConfig
 from .resuming import TrainingContext
-from .run import CheckpointRun, TextFromParameters, check_prefix
+from .run import CheckpointRun, TextFromParameters, check_prefix, place_before
 
 
 class ModelCheckpoint(BuiltInCallback):
@@ -27,8 +27,8 @@ class ModelCheckpoint(BuiltInCallback):
 
     Only files that the run wrote are ever deleted, and only when the file that replaces them is safely on disk.
     Where files of the prefix are there already, the run's prefix becomes ``prefix_1``, ``prefix_2``, ...; a run
-    that is resumed goes on with its prefix and its files. In a distributed training rank 0 writes. In
-    evaluations nothing happens.
+    that is resumed goes on with its prefix and its files, unless there are later ones. In a distributed training
+    rank 0 writes. In evaluations nothing happens.
 
     Args:
         prefix: the beginning of the files' names, without "/"; or a function of ``cb_params`` that returns the
@@ -102,8 +102,7 @@ class ModelCheckpoint(BuiltInCallback):
 
     def begin(self, run_context: RunContext) -> None:
         if not in_evaluation(run_context):
-            params = parameters_of(run_context)
-            self._begin(params, int(params.get("cur_step_num", 0)))
+            self._begin(run_context, int(parameters_of(run_context).get("cur_step_num", 0)))
 
     def step_end(self, run_context: RunContext) -> None:
         """In a loop of one's own that did not call ``begin``, the run begins with this step."""
@@ -136,13 +135,15 @@ class ModelCheckpoint(BuiltInCallback):
         if not self._entered.pop():
             self._close()
 
-    def _begin(self, params: dict[str, Any], steps_done: int) -> None:
+    def _begin(self, run_context: RunContext, steps_done: int) -> None:
         self._close()
+        params = parameters_of(run_context)
         others = [item for item in params.get("list_callback") or () if isinstance(item, ModelCheckpoint)]
         beside = {item._run.prefix for item in others if item._run is not None and item._directory == self._directory}
         if is_first_rank():
+            start = place_before(run_context)
             self._run = CheckpointRun(
-                self._config, self._prefix, self._directory, params, steps_done, beside, self._note_written
+                self._config, self._prefix, self._directory, params, steps_done, start, beside, self._note_written
             )
 
     def _present_run(self, run_context: RunContext) -> CheckpointRun | None:
@@ -150,8 +151,7 @@ class ModelCheckpoint(BuiltInCallback):
         if in_evaluation(run_context):
             return None
         if self._run is None:
-            params = parameters_of(run_context)
-            self._begin(params, max(int(params["cur_step_num"]) - 1, 0))
+            self._begin(run_context, max(int(parameters_of(run_context)["cur_step_num"]) - 1, 0))
         return self._run
 
     def _end(self, run: CheckpointRun, run_context: RunContext) -> None:

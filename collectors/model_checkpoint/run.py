@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import os
 import re
 import time
@@ -41,6 +40,7 @@ class CheckpointRun:
         directory: Path | TextFromParameters,
         params: Any,
         steps_done: int,
+        start: tuple[int, int],
         used_prefixes: Collection[str],
         written: Callable[[str], None],
     ) -> None:
@@ -51,6 +51,7 @@ class CheckpointRun:
         self._failure: Exception | None = None
         self._given_prefix, self._directory, self._params, self._notify = prefix, directory, params, written
         self._first_step = self._last_step = steps_done
+        self._start = start
         self._last_time = time.monotonic()
         self.prefix = prefix if isinstance(prefix, str) else ""
         if isinstance(directory, Path):
@@ -68,11 +69,15 @@ class CheckpointRun:
         return {"directory": str(self._directory), "prefix": self.prefix, "files": [path.name for path in files]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on with the prefix and the files of an earlier run, where they are in the same directory."""
+        """Goes on with an earlier run's prefix and files, where they are in the same directory and none is later."""
         folder, given, prefix = self._directory, self._given_prefix, state["prefix"]
         if not isinstance(folder, Path) or not isinstance(given, str) or state["directory"] != str(folder):
             return
         if not re.fullmatch(rf"{re.escape(given)}(_\d+)?", prefix):
+            return
+        with naming(folder):
+            found = [match for file in folder.iterdir() if (match := CHECKPOINT_NAME.fullmatch(file.name))]
+        if any(match[1] == prefix and (int(match[2]), int(match[3])) > self._start for match in found):
             return
         self.prefix = prefix
         self.wait()
@@ -211,9 +216,20 @@ def _place(run_context: RunContext) -> tuple[int, int, int]:
     return step, int(params.get("cur_epoch_num", 0)), (step - 1) % batches + 1 if batches else step
 
 
+def place_before(run_context: RunContext) -> tuple[int, int]:
+    """Returns the epoch and the steps of that epoch after which a run begins, as they stand in names of files."""
+    if isinstance(run_context, TrainingContext):
+        epoch = run_context.epoch
+        return (epoch + 1, 0) if run_context.epoch_complete else (epoch, run_context.epoch_steps)
+    params = run_context.original_args()
+    epochs, steps, batches = (int(params.get(name) or 0) for name in ("cur_epoch_num", "cur_step_num", "batch_num"))
+    return epochs + 1, steps - epochs * batches
+
+
 def unused_prefix(folder: Path, prefix: str, used_prefixes: Collection[str]) -> str:
-    """Returns the prefix, or ``prefix_1``, ``prefix_2``, ..., the first that no file in the directory has."""
+    """Returns the prefix, or ``prefix_1``, ``prefix_2``, ..., the first behind all that files in the directory have."""
     found = filter(None, (prefix_of(file.name) for file in folder.iterdir()))
-    used = {system.as_compared(name) for name in {*found, *used_prefixes}}
-    candidates = itertools.chain([prefix], (f"{prefix}_{number}" for number in itertools.count(1)))
-    return next(candidate for candidate in candidates if system.as_compared(candidate) not in used)
+    run = re.compile(rf"{re.escape(system.as_compared(prefix))}(?:_(\d+))?")
+    matches = [run.fullmatch(system.as_compared(name)) for name in {*found, *used_prefixes}]
+    latest = max((int(match[1] or 0) for match in matches if match), default=None)
+    return prefix if latest is None else f"{prefix}_{latest + 1}"

@@ -460,6 +460,40 @@ def test_elsewhere_or_under_another_name_a_resumed_run_has_no_old_files(interrup
     assert names(interrupted) == [*before, "other-3_4"]
 
 
+@pytest.mark.parametrize("start", ["CKP-1_3", "CKP-1_4"])
+def test_a_run_resumed_before_later_files_leaves_them_and_becomes_the_latest(start, interrupted):
+    before = {name: (interrupted / f"{name}.safetensors").read_bytes() for name in names(interrupted)}
+    with pytest.raises(ArithmeticError):
+        build().train(
+            3,
+            batches(),
+            [ModelCheckpoint("CKP", interrupted, CheckpointConfig(1)), At("on_train_step_begin", 6, fail)],
+            resume_from=interrupted / f"{start}.safetensors",
+        )
+    assert {name: (interrupted / f"{name}.safetensors").read_bytes() for name in before} == before
+    assert latest_checkpoint(interrupted).name == "CKP_1-2_1.safetensors"
+    resume(interrupted, CheckpointConfig(100))
+    assert latest_checkpoint(interrupted).name == "CKP_1-3_4.safetensors"
+
+
+def test_what_an_exception_left_is_later_too(folder):
+    with pytest.raises(ArithmeticError):
+        train(folder, 3, [At("on_train_step_begin", 7, fail)], exception_save=True, save_checkpoint_steps=3)
+    assert names(folder) == ["CKP-1_3", "CKP-2_2", "CKP-2_2_breakpoint"]
+    (folder / "CKP-2_2.safetensors").unlink()
+    resume(folder, CheckpointConfig(100), resume_from=folder / "CKP-1_3.safetensors")
+    assert names(folder) == ["CKP-1_3", "CKP-2_2_breakpoint", "CKP_1-3_4"]
+
+
+def test_a_run_after_files_were_deleted_is_the_latest(folder):
+    for _ in range(2):
+        train(folder, 1)
+    for file in folder.glob("CKP-*"):
+        file.unlink()
+    checkpoint = train(folder, 1)
+    assert latest_checkpoint(folder) == Path(checkpoint.latest_ckpt_file_name)
+
+
 def test_a_changed_checkpoint_cannot_have_foreign_files_deleted(interrupted, tmp_path):
     outside = tmp_path / "CKP-9_9.safetensors"
     inside = interrupted / "precious.safetensors"
