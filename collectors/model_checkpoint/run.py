@@ -51,18 +51,22 @@ class CheckpointRun:
         self._failure: Exception | None = None
         self._given_prefix, self._directory, self._params, self._notify = prefix, directory, params, written
         self._first_step = self._last_step = steps_done
-        self._start = start
+        self._start, self._used_prefixes = start, used_prefixes
+        self._prefixes: dict[Any, str] = {}  # of each folder that the run writes to
         self._last_time = time.monotonic()
-        self.prefix = prefix if isinstance(prefix, str) else ""
         if isinstance(directory, Path):
             make_directory(directory)
             remove_stale_temporaries(directory, CHECKPOINT_NAME)
             if isinstance(prefix, str):
-                with naming(directory):
-                    self.prefix = unused_prefix(directory, prefix, used_prefixes)
+                self._prefix_in(directory, prefix)
         self._current: Path | None = None
         self._saved_with_unused_gradients = False
         self._at_step_end: Moment | None = None
+
+    @property
+    def prefix(self) -> str:
+        given = self._given_prefix
+        return self._prefixes.get(self._directory, given if isinstance(given, str) else "")
 
     def state_dict(self) -> dict[str, Any]:
         files = self._retention.files + ([] if self._current is None else [self._current])
@@ -79,7 +83,7 @@ class CheckpointRun:
             found = [match for file in folder.iterdir() if (match := CHECKPOINT_NAME.fullmatch(file.name))]
         if any(match[1] == prefix and (int(match[2]), int(match[3])) > self._start for match in found):
             return
-        self.prefix = prefix
+        self._prefixes[folder] = prefix
         self.wait()
         # A manipulated checkpoint must not make us delete files of others.
         names = [name for name in state["files"] if Path(name).name == name and prefix_of(name) == prefix]
@@ -194,8 +198,14 @@ class CheckpointRun:
             folder = check_directory(folder(params))
             make_directory(folder)
         prefix = self._given_prefix
-        stem = f"{self.prefix}-{place}" if isinstance(prefix, str) else check_prefix(prefix(params))
+        stem = f"{self._prefix_in(folder, prefix)}-{place}" if isinstance(prefix, str) else check_prefix(prefix(params))
         return folder / f"{stem}{ending}{SUFFIX}"
+
+    def _prefix_in(self, folder: Path, prefix: str) -> str:
+        if folder not in self._prefixes:
+            with naming(folder):
+                self._prefixes[folder] = unused_prefix(folder, prefix, self._used_prefixes)
+        return self._prefixes[folder]
 
 
 def check_prefix(prefix: Any) -> str:

@@ -199,6 +199,18 @@ def test_functions_as_prefix_and_directory(tmp_path):
     assert names(tmp_path / "named") == ["it-1_4"]
 
 
+def test_a_function_as_directory_replaces_no_file_of_an_earlier_run(tmp_path):
+    def directory(params):
+        return tmp_path / f"epoch {params.cur_epoch_num}"
+
+    for _ in range(2):
+        first, second = (ModelCheckpoint("CKP", directory, CheckpointConfig(2)) for _ in range(2))
+        build().train(2, batches(), [first, second])
+    for epoch in (1, 2):
+        expected = [f"{run}-{epoch}_{step}" for run in ("CKP", "CKP_1", "CKP_2", "CKP_3") for step in (2, 4)]
+        assert names(tmp_path / f"epoch {epoch}") == expected
+
+
 def test_cb_params_name_the_latest_file(folder):
     def look(run_context):
         params = run_context.original_args()
