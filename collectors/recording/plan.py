@@ -1,4 +1,4 @@
-"""What a SummaryCollector records and when, and how it removes the records of earlier collectors."""
+"""What a SummaryCollector records and when."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ import re
 import warnings
 from collections.abc import Container, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from ..errors import reporting
-from ..files.places import AnyPath, removable_files
 from ..summary.lineage import check_custom_lineage
 from ..summary.writer import check_export_options, require_tensorboard
 from ..validation import check_bool, check_instance, check_int, check_keys, wrong_value
@@ -29,11 +26,6 @@ TENSOR_RECORDS = 20
 # The ``cb_params`` of a run, or those of its keys that are known.
 Parameters = Mapping[str, Any]
 INSTALL = "pip install 'summary-landscape[tensorboard]'"
-# The suffix that distinguishes a collector's files from those of other records in the directory.
-FILE_SUFFIX = "_collector_MS"
-_OWN_FILE = re.compile(
-    rf"events\.out\.tfevents\.summary\.(\d{{10,}})\..+\.\d+\.([0-9a-f]{{12}})\.\d{{5,}}{FILE_SUFFIX}(_lineage)?"
-)
 
 
 class SummaryPlan:
@@ -140,28 +132,6 @@ def tensor_steps(every: int, total: int) -> Container[int]:
         return range(0, total + 1, stride)[:TENSOR_RECORDS]
     # A stride of 1 would spend them all on the beginning of a run of 20 to 37 steps.
     return frozenset(index * total // (TENSOR_RECORDS - 1) for index in range(TENSOR_RECORDS))
-
-
-def remove_own_records(directory: AnyPath) -> None:
-    """Removes what earlier collectors recorded in a directory; what others recorded there stays."""
-    remedy = "Correct its permissions, or choose another summary_dir."
-    with reporting(f"the records of the run in {directory} cannot be removed", remedy):
-        for file in removable_files(directory):
-            match = _OWN_FILE.fullmatch(file.name)
-            if match is not None:
-                file.unlink(missing_ok=True)
-                _remove_exports(directory / f"export_{int(match[1])}_{match[2]}" / "tensor")
-
-
-def _remove_exports(folder: AnyPath) -> None:
-    if isinstance(folder, Path) and (folder.parent.is_symlink() or folder.is_symlink() or not folder.is_dir()):
-        return
-    for file in removable_files(folder):
-        if file.suffix == ".npy":
-            file.unlink(missing_ok=True)
-    for emptied in (folder, folder.parent) if isinstance(folder, Path) else ():
-        if not any(emptied.iterdir()):
-            emptied.rmdir()
 
 
 def optional_positive(name: str, value: Any) -> int | None:

@@ -12,12 +12,13 @@ from ..files.background import LAST_PAUSES_SECONDS, WritingThread, retry
 from ..files.local_files import TemporaryFolder, unsent_folder
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
+from ..run_directory.existing_run import FILE_SUFFIX
 from ..summary.graph import is_torch_network
 from ..summary.lineage import custom_lineage_with_environment
 from ..summary.record import SummaryRecord
 from ..summary.writer import SummaryWriteError
 from . import facts
-from .plan import FILE_SUFFIX, HISTOGRAMS, Parameters, SummaryPlan
+from .plan import HISTOGRAMS, Parameters, SummaryPlan
 
 # Only the last event file grows, so this is the most that a long training uploads again and again.
 LARGEST_FILE = 32 * 2**20

@@ -10,9 +10,10 @@ from ..callbacks.callback import BuiltInCallback, CallbackParameters, RunContext
 from ..files.places import AnyPath
 from ..networks.readers import is_sharded
 from ..process_rank import is_first_rank, on_first_rank, parallel_parameters
+from ..run_directory.existing_run import remove_own_records
 from ..run_directory.settings import LandscapeSettings
 from ..run_directory.writer import Snapshots, TrajectoryRecorder
-from .plan import Parameters, SummaryPlan, remove_own_records
+from .plan import Parameters, SummaryPlan
 
 if TYPE_CHECKING:
     from .records import SummaryCollection
@@ -151,7 +152,7 @@ class CollectingCallback(BuiltInCallback):
         # Imported here, because only a training with records needs it.
         from .records import SummaryCollection
 
-        if self._existing == "overwrite":
+        if self._existing == "overwrite" and self._landscape is None:
             remove_own_records(self._summary_dir)
         if is_sharded(parameters.get("network")):
             plan = plan.without_parameters()

@@ -8,10 +8,12 @@ import reprlib
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from pathlib import Path
 
-from ..errors import CheckpointError, RunDirectoryError
+from ..errors import CheckpointError, RunDirectoryError, reporting
 from ..files.file_kinds import ENOUGH_BYTES
 from ..files.local_files import begins_as_ours
+from ..files.places import AnyPath, removable_files
 from ..networks.weight_space import WeightSpace, some_names
 from ..weights.aligned import FrozenParameters
 from ..weights.safetensors_file import CheckpointFile, StateReader
@@ -22,6 +24,11 @@ from .settings import LandscapeSettings
 EXISTING = ("error", "resume", "overwrite")
 _LONGEST_NETWORK_NAME = 40
 _ENDING = re.compile(r".+_((?P<number>0|[1-9][0-9]{0,17})_(?P<unit>step|epoch)|frozen)\.safetensors", re.DOTALL)
+# The suffix that distinguishes a collector's files from those of other records in the directory.
+FILE_SUFFIX = "_collector_MS"
+_OWN_FILE = re.compile(
+    rf"events\.out\.tfevents\.summary\.(\d{{10,}})\..+\.\d+\.([0-9a-f]{{12}})\.\d{{5,}}{FILE_SUFFIX}(_lineage)?"
+)
 
 
 def checkpoint_name(network: str, ending: str) -> str:
@@ -60,6 +67,9 @@ def take_over(
         if old is not None:
             remove_run(folder, old)
         folder.remove(stray.name for stray in strays)
+        # Those beside imported checkpoints may be of their very training.
+        if existing == "overwrite" and not new.imported:
+            remove_own_records(folder.path.parent)
     folder.remove_leftovers()
     return frozen
 
@@ -68,6 +78,28 @@ def remove_run(folder: CheckpointFolder, run: RunMetadata) -> None:
     # The metadata goes first: it must never name files that are gone.
     (folder.path / METADATA_NAME).unlink(missing_ok=True)
     folder.remove(run.file_names)
+
+
+def remove_own_records(directory: AnyPath) -> None:
+    """Removes what earlier collectors recorded in a directory; what others recorded there stays."""
+    remedy = "Correct its permissions, or choose another summary_dir."
+    with reporting(f"the records of the run in {directory} cannot be removed", remedy):
+        for file in removable_files(directory):
+            match = _OWN_FILE.fullmatch(file.name)
+            if match is not None:
+                file.unlink(missing_ok=True)
+                _remove_exports(directory / f"export_{int(match[1])}_{match[2]}" / "tensor")
+
+
+def _remove_exports(folder: AnyPath) -> None:
+    if isinstance(folder, Path) and (folder.parent.is_symlink() or folder.is_symlink() or not folder.is_dir()):
+        return
+    for file in removable_files(folder):
+        if file.suffix == ".npy":
+            file.unlink(missing_ok=True)
+    for emptied in (folder, folder.parent) if isinstance(folder, Path) else ():
+        if not any(emptied.iterdir()):
+            emptied.rmdir()
 
 
 @dataclass(frozen=True)

@@ -520,6 +520,25 @@ def test_overwriting_removes_what_collectors_recorded_and_nothing_else(tmp_path)
     assert steps_of(tmp_path, "loss/auto") == [1]
 
 
+def overwrite_by_training(folder):
+    options = {"collect_landscape": LANDSCAPE, "existing": "overwrite", "keep_default_action": False}
+    model().train(1, pictures(), SummaryCollector(folder, **options))
+
+
+def overwrite_by_snapshot(folder):
+    with SummaryCollector(folder, collect_landscape=LANDSCAPE, existing="overwrite") as collecting:
+        for number in range(3):
+            collecting.snapshot(number, {"a": np.ones(2)})
+
+
+@pytest.mark.parametrize("overwrite", [overwrite_by_training, overwrite_by_snapshot])
+def test_a_run_that_records_nothing_keeps_no_record_of_the_run_that_it_replaces(tmp_path, overwrite):
+    model().train(1, pictures(), only(tmp_path, "collect_metric", collect_freq=1, collect_landscape=LANDSCAPE))
+    assert names(tmp_path) != ["ckpt_dir"]
+    overwrite(tmp_path)
+    assert names(tmp_path) == ["ckpt_dir"]
+
+
 def test_a_training_that_raises_leaves_its_records(tmp_path):
     callbacks = [collector(tmp_path, collect_freq=1), raise_after(3, ArithmeticError("in step 3"))]
     with pytest.raises(ArithmeticError, match="in step 3"):
