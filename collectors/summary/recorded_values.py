@@ -56,12 +56,15 @@ def _recorded(directory: AnyPath, tag: str) -> tuple[dict[int, float], list[dict
     """Returns the numbers under a tag, in the order of the steps, and the facts of trainings and evaluations."""
     numbers: dict[int, float] = {}
     lineages = []
-    for step, value in _values(directory) if isinstance(directory, Path) and directory.is_dir() else ():
+    last: Path | None = None
+    for path, step, value in _values(directory) if isinstance(directory, Path) and directory.is_dir() else ():
         if value.tag == tag:
             from tensorboard.util.tensor_util import make_ndarray
 
-            # The loader turns each plain number into a tensor. Of a step that a resumed training went over again, the
-            # later one counts.
+            # A file goes on with the one before, or it is a resumed training's, and what was abandoned does not count.
+            if path != last:
+                last, numbers = path, {known: number for known, number in numbers.items() if known < step}
+            # The loader turns each plain number into a tensor.
             numbers[step] = float(make_ndarray(value.tensor))
         elif value.tag == _LINEAGE:
             from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
@@ -74,8 +77,8 @@ def _recorded(directory: AnyPath, tag: str) -> tuple[dict[int, float], list[dict
     return dict(sorted(numbers.items())), lineages
 
 
-def _values(directory: Path) -> Iterator[tuple[int, Any]]:
-    """Yields the step and the value of everything recorded, file by file."""
+def _values(directory: Path) -> Iterator[tuple[Path, int, Any]]:
+    """Yields the file, the step and the value of everything recorded, file by file."""
     files = sorted(path for path in directory.iterdir() if "tfevents" in path.name and path.is_file())
     if not files:
         return
@@ -83,7 +86,12 @@ def _values(directory: Path) -> Iterator[tuple[int, Any]]:
         from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     except ImportError:
         return
-    for path in files:
+
+    def begun(path: Path) -> float:
+        # Names tell the second alone.
+        return next((event.wall_time for event in EventFileLoader(str(path)).Load()), 0.0)
+
+    for path in sorted(files, key=begun):
         for event in EventFileLoader(str(path)).Load():
             for value in event.summary.value if event.WhichOneof("what") == "summary" else ():
-                yield event.step, value
+                yield path, event.step, value

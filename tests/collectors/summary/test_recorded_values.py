@@ -9,11 +9,13 @@ from collectors import Model, SummaryCollector
 from collectors.summary.recorded_values import RecordedTraining, gradient_descent_rates, recorded_training
 
 
-def train(directory, rates, optimizer=torch.optim.SGD, **more):
+def train(directory, rates, optimizer=torch.optim.SGD, collector_options=None, **more):
     """Three steps with each rate."""
     network = torch.nn.Linear(2, 1)
     moves = optimizer(network.parameters(), lr=rates[0])
-    with SummaryCollector(directory, collect_freq=2).watch(network, optimizer=moves, **more) as run:
+    with SummaryCollector(directory, **(collector_options or {"collect_freq": 2})).watch(
+        network, optimizer=moves, **more
+    ) as run:
         for rate in rates:
             moves.param_groups[0]["lr"] = rate
             for _ in range(3):
@@ -36,6 +38,15 @@ def train(directory, rates, optimizer=torch.optim.SGD, **more):
 def test_each_step_has_the_rate_that_was_last_recorded(tmp_path, rates, options, expected):
     train(tmp_path, rates, **options)
     assert gradient_descent_rates(tmp_path, list(expected)) == list(expected.values())
+
+
+@pytest.mark.parametrize("sizes", [{}, {"max_file_size": 200}], ids=["one file", "many files"])
+def test_what_an_abandoned_part_of_a_training_recorded_does_not_count(tmp_path, sizes):
+    options = {"collect_freq": 2, **sizes}
+    train(tmp_path, [0.5, 0.5, 0.5], collector_options=options)
+    train(tmp_path, [0.25], collector_options={"collect_freq": 100, **sizes}, start_step=4)
+    assert list(recorded_training(tmp_path).losses) == [1, 2, 4, 5]
+    assert gradient_descent_rates(tmp_path, [4, 5, 6, 8]) == [0.5, 0.25, 0.25, 0.25]
 
 
 def test_the_rate_of_another_optimizer_is_no_rate_of_gradient_descent(tmp_path):
