@@ -18,7 +18,8 @@ Unit = Literal["epoch", "step"]
 _BOTH: tuple[Unit, ...] = ("epoch", "step")
 
 # Numbers with a decimal point are losses and the like, and count nothing.
-_NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?(?![A-Za-z0-9])|\d+")
+_NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+|[kKmM])?(?![A-Za-z0-9])|(\d+)(?:([kKmM])(?![A-Za-z0-9]))?")
+_ZEROS = {"k": "000", "m": "000000"}
 _WORD_BEFORE = re.compile(r"([A-Za-z]+)[^A-Za-z0-9]*$")
 # A word with a number of its own belongs to that.
 _WORD_BEHIND = re.compile(r"[^A-Za-z0-9]*([A-Za-z]+)(?![A-Za-z]|[^A-Za-z0-9]*\d)")
@@ -178,13 +179,14 @@ def _counts(name: str) -> tuple[str, list[_Count]]:
     """Returns the text around a name's numbers, and the whole numbers with the word that each belongs to."""
     counts = []
     for match in _NUMBER.finditer(name):
-        if "." in match[0] or len(match[0]) > _LONGEST_NUMBER:
+        digits = (match[1] or "") + _ZEROS.get((match[2] or "").lower(), "")
+        if not 0 < len(digits) <= _LONGEST_NUMBER:
             continue
         before, behind = _WORD_BEFORE.search(name[: match.start()]), _WORD_BEHIND.match(name[match.end() :])
         word = before[1].lower() if before else ""
         if word not in _UNITS and word not in _OF_TRAININGS and behind and behind[1].lower() in _UNITS:
             word = behind[1].lower()
-        counts.append(_Count(int(match[0]), word, _UNITS.get(word)))
+        counts.append(_Count(int(digits), word, _UNITS.get(word)))
     return _NUMBER.sub("#", name), counts
 
 

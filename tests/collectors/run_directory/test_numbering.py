@@ -36,6 +36,11 @@ def of(names, unit=None):
         (["a_iter_5.pt", "b_iter_6.pt", "c_iter_7.pt"], None, (5, 6, 7), "step"),
         (["model_1.pt", "model_2.pt", "model_3.pt", "model_best.pt"], None, (1, 2, 3, None), None),
         (["step_10.pt", "step_20.pt", "final.pt"], "step", (10, 20, None), "step"),
+        (["step_9.pt", "step_100k.pt", "step_500K.pt", "step_1m.pt"], None, (9, 100_000, 500_000, 1_000_000), "step"),
+        (["sd_500k.ckpt", "sd_1000k.ckpt", "sd_2M.ckpt"], None, (500_000, 1_000_000, 2_000_000), None),
+        (["10k_steps.pt", "20k_steps.pt", "100k_steps.pt"], None, (10_000, 20_000, 100_000), "step"),
+        (["3d_1_mm2.pt", "3d_2_mm2.pt", "3d_10_mm2.pt"], None, (1, 2, 10), None),
+        (["a1kb.pt", "a2kb.pt", "a3mb.pt"], None, (1, 2, None), None),
     ],
 )  # fmt: skip
 def test_numbers_in_names(names, unit, numbers, counts):
@@ -56,6 +61,7 @@ def test_numbers_in_names(names, unit, numbers, counts):
         (["seed0_ep_1.pt", "seed0_ep_2.pt", "seed1_ep_1.pt"], None),
         (["fold_1.pt", "fold_2.pt", "fold_3.pt"], None),
         (["step_1.pt", "step_2.pt", "step_3.pt"], "epoch"),
+        (["step_0.5m.pt", "step_1.5m.pt", "step_2.5m.pt"], None),
         (["a.pt"], None),
         ([], None),
         (["same.pt"] * 3, None),
