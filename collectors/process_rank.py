@@ -28,7 +28,7 @@ def is_first_rank() -> bool:
 
 
 def on_first_rank(action: Callable[[], T]) -> T | None:
-    """Returns what a function returns on rank 0, else None; all ranks must call this, and all raise its error."""
+    """Returns on every rank what a function returns on rank 0; all ranks must call this, and all raise its error."""
     result: T | None = None
     failure: Exception | None = None
     if is_first_rank():
@@ -38,14 +38,14 @@ def on_first_rank(action: Callable[[], T]) -> T | None:
             failure = error
     distributed = _torch_distributed()
     if distributed is not None and distributed.get_world_size() > 1:
-        outcome = [_sendable(failure)]
+        outcome: list[Any] = [_sendable(failure), result]
         try:
             distributed.broadcast_object_list(outcome, src=0)
         except Exception:
             # Nobody is there to be told.
             if failure is None:
                 raise
-        failure = failure or outcome[0]
+        failure, result = failure or outcome[0], outcome[1]
     if failure is not None:
         raise failure
     return result

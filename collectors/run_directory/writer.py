@@ -224,7 +224,7 @@ class TrajectoryRecorder:
         # Where parameters are divided among processes, all make the same calls: weights are gathered to rank 0, and
         # what fails there is raised on every rank, so that none waits for ever.
         self._shards = sharded_reader(network, keeps=is_first_rank())
-        self._on_first_rank: Callable[[Callable[[], None]], object] = (
+        self._on_first_rank: Callable[[Callable[[], Any]], Any] = (
             on_first_rank if self.is_sharded else lambda action: action()
         )
         if self._shards is not None:
@@ -234,14 +234,13 @@ class TrajectoryRecorder:
         else:
             return
 
-        def open_directory() -> None:
+        def open_directory() -> int | None:
             self._writer = RunWriter(
                 summary_dir, settings, space, existing=existing, start=self._number, step_per_epoch=step_per_epoch
             )
+            return self._writer.step_per_epoch
 
-        self._on_first_rank(open_directory)
-        if self._writer is not None and not self.is_sharded:
-            self._is_inside_epoch = self._is_after_steps(step_per_epoch or self._writer.step_per_epoch)
+        self._is_inside_epoch = self._is_after_steps(self._on_first_rank(open_directory))
         try:
             if settings.unit == "step" or not self._is_inside_epoch:
                 self._save_if_asked(settings.unit)

@@ -280,6 +280,39 @@ def interrupted(rank, folder):
         train(network, run, tokens(), interrupt)
 
 
+def within_an_epoch(rank, folder):
+    """Stops and goes on inside the third epoch; only rank 0 sees how many steps the epochs before had."""
+    from collectors.run_directory import RunDirectory
+
+    network, directory = fsdp2(), folder / f"epochs_{rank}"
+
+    def watch(existing, **start):
+        epochs = {"unit": "epoch", "intervals": [range(4)]}
+        options = {"keep_default_action": False, "collect_landscape": epochs, "existing": existing}
+        return SummaryCollector(directory, **options).watch(network, **start)
+
+    def step(run):
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.add_(1)
+        run.step()
+
+    with contextlib.suppress(KeyboardInterrupt), watch("error") as run:
+        for _ in range(2):
+            step(run)
+            step(run)
+            run.end_epoch()
+        step(run)
+        raise KeyboardInterrupt
+    digests = [RunDirectory(directory).metadata.sha256 for _ in range(1 - rank)]
+    with watch("resume", start_epoch=2, start_step=5) as run:
+        step(run)
+        run.end_epoch()
+    if rank == 0:
+        digests.append(RunDirectory(directory).metadata.sha256)
+        torch.save(digests, folder / "epochs.pt")
+
+
 def killed(rank, folder, victim):
     """One process dies in the middle; the other ends with an error of PyTorch."""
     from collectors.run_directory import RunDirectory

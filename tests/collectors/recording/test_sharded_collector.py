@@ -46,6 +46,7 @@ def others(tmp_path_factory):
         "refused",
         "documented",
         "interrupted",
+        "within_an_epoch",
     )
 
 
@@ -200,6 +201,13 @@ def test_an_interrupt_of_both_processes_leaves_a_whole_directory(others):
     run = RunDirectory(others / "interrupted")
     assert sorted(run.metadata.files) == [0, 1, 2]
     assert run.metadata.trained_to is None
+
+
+def test_a_resume_inside_an_epoch_keeps_the_checkpoints_of_the_epochs_before(others):
+    before, after = torch.load(others / "epochs.pt", weights_only=True)
+    assert sorted(before) == [0, 1, 2]
+    assert sorted(after) == [0, 1, 2, 3]
+    assert {number: after[number] for number in before} == before
 
 
 def test_the_page_of_divided_networks_is_true(others):
