@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from .callbacks.callback import EVAL_HOOKS, TRAIN_HOOKS, Callback, CallbackParameters, RunContext, add_hooks
+from .callbacks.callback import (
+    EVAL_HOOKS,
+    TRAIN_HOOKS,
+    Callback,
+    CallbackParameters,
+    RunContext,
+    add_hooks,
+    begin_evaluation,
+)
 from .callbacks.callback_manager import HostedCallbacks
 from .recording.summary_collector import SummaryCollector as _SummaryCollector
 from .recording.trainer_collector import TrainerCollector
@@ -167,12 +175,14 @@ class InMindSpore(HostedCallbacks, mindspore.train.Callback):  # type: ignore[mi
             self._context = RunContext(CallbackParameters())
         elif "train_network" in self._params:
             self._audience = self._manager.for_fit_evaluation()
+            given = run_context.original_args()
+            self._training = begin_evaluation(self._params, given.eval_network, given.valid_dataset, given.batch_num)
         self._call("on_eval_begin", run_context)
 
     def on_eval_end(self, run_context: Any) -> None:
         """Ends an evaluation; its metrics are there."""
         self._call("on_eval_end", run_context)
-        self._audience = self._manager
+        self._audience, self._training = self._manager, None
 
     def _call(self, hook: str, run_context: Any) -> None:
         if self._context is None:

@@ -169,6 +169,7 @@ class HostedCallbacks:
         self._manager = CallbackManager(callbacks)
         self._audience = self._manager
         self._context: Any = None
+        self._training: dict[str, Any] | None = None  # in an evaluation, the parameters of the training around it
 
     @property
     def _params(self) -> Any:
@@ -178,7 +179,9 @@ class HostedCallbacks:
         """Leaves the callbacks; those of a run that failed are told of it before."""
         context, self._context = self._context, None
         self._audience = self._manager
+        training, self._training = self._training, None
         if error is not None and context is not None:
+            context.original_args().update(training or {})
             self._manager.on_exception(context, error)
         self._manager.__exit__(None, error, None)
 

@@ -97,7 +97,6 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
     def __init__(self, *callbacks: Callback) -> None:
         advice = "composer.Callback, which the trainer takes as it is: Trainer(callbacks=[callback, InComposer(...)])."
         super().__init__(callbacks, composer.Callback, advice)
-        self._training: dict[str, Any] | None = None
         self._in_epoch = False
         self._evaluates_for_fit = False
         self._stop_passed_on = self._has_begun = False
@@ -255,7 +254,7 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
 
     def _fail(self, error: BaseException) -> None:
         if self._context is not None:
-            self._training, self._evaluates_for_fit = None, False
+            self._evaluates_for_fit = False
             self._end_run(error)
 
     def _give_up(self) -> None:

@@ -247,6 +247,17 @@ class Recorder(Callback):
         self.errors.append(error)
 
 
+class Numbers(Callback):
+    """Notes what an exception finds: the mode, the numbers of epoch and step, and how many batches there are."""
+
+    def __init__(self):
+        self.at_exception = []
+
+    def on_exception(self, run_context, error):
+        params = run_context.original_args()
+        self.at_exception.append((params.mode, params.cur_epoch_num, params.cur_step_num, params.batch_num))
+
+
 def _recording(hook):
     def record(self, run_context):
         params = run_context.original_args()

@@ -5,7 +5,7 @@ import json
 
 import pytest
 import torch
-from cases import Crash, Recorder
+from cases import Crash, Numbers, Recorder
 from monitored_runs import raise_after, stop_after
 from torch import nn
 
@@ -226,6 +226,23 @@ def test_our_checkpoints_hold_the_weights(tmp_path):
     callback = ModelCheckpoint("run", tmp_path, CheckpointConfig(save_checkpoint_steps=4))
     run_trainer([InComposer(callback)], max_duration="1ep")
     assert [path.suffix for path in tmp_path.glob("run*")] == [".safetensors"]
+
+
+class CrashInEvaluation(composer.Callback):
+    def eval_batch_end(self, state, logger):
+        if int(state.timestamp.batch) == 8:
+            raise Crash("in an evaluation")
+
+
+def test_what_an_evaluation_that_fails_leaves_is_of_the_training(tmp_path):
+    seen = Numbers()
+    saving = ModelCheckpoint("run", tmp_path, CheckpointConfig(100, exception_save=True))
+    with pytest.raises(Crash, match="in an evaluation"):
+        run_trainer(
+            [InComposer(seen, saving), CrashInEvaluation()], model=linear_model(), eval_dataloader=cases.loader(16)
+        )
+    assert seen.at_exception == [("train", 2, 8, 4)]
+    assert [path.name for path in tmp_path.iterdir()] == ["run-2_4_breakpoint.safetensors"]
 
 
 def test_what_in_composer_refuses():

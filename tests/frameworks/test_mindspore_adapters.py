@@ -5,7 +5,7 @@ import contextlib
 import mindspore
 import numpy as np
 import pytest
-from cases import Crash, Recorder, assert_same, weights
+from cases import Crash, Numbers, Recorder, assert_same, weights
 from mindspore_cases import FOUR_STEPS, TWO_EPOCHS, CrashAfter, dataset, model_of, without_dropout
 from monitored_runs import stop_after
 
@@ -121,6 +121,21 @@ def test_an_error_elsewhere_is_told(pynative):
         train([InMindSpore(recorder), CrashAfter(3)])
     assert [type(error) for error in recorder.errors] == [Crash]
     assert recorder.calls[-1] == "exit Crash"
+
+
+class CrashInEvaluation(mindspore.train.Callback):
+    def on_eval_step_end(self, run_context):
+        if run_context.original_args().cur_epoch_num == 2:
+            raise Crash
+
+
+def test_what_an_evaluation_that_fails_leaves_is_of_the_training(pynative, tmp_path):
+    seen = Numbers()
+    saving = ModelCheckpoint("run", tmp_path, CheckpointConfig(100, exception_save=True))
+    with pytest.raises(Crash):
+        fit([InMindSpore(seen, saving), CrashInEvaluation()])
+    assert seen.at_exception == [("train", 2, 8, 4)]
+    assert [path.name for path in tmp_path.iterdir()] == ["run-2_4_breakpoint.safetensors"]
 
 
 def test_one_adapter_for_several_runs(pynative):
