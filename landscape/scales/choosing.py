@@ -63,7 +63,7 @@ def choose_scale(
     """
     check_choice("scale", scale, SCALES)
     count, spacing, given = check_levels(levels, count)
-    lower, upper = _check_clip(clip)
+    lower, upper = check_clip(clip)
     measured = values[np.isfinite(values)]
     if symmetric:
         if scale == "log":
@@ -100,8 +100,12 @@ def choose_scale(
     if share and not symmetric:
         # Between 0 and 1 nothing lies far away.
         low, high = float(finite[0] if kind != "log" else positive[0]), float(finite[-1])
-    low = low if lower is None or (kind == "log" and lower <= 0) else lower
-    high = high if upper is None or (kind == "log" and upper <= 0) else upper
+    lower, upper = with_place(kind, lower, upper)
+    low, high = (low if lower is None else lower), (high if upper is None else upper)
+    if low >= high:
+        # What was taken for outliers is all that the given end leaves.
+        shown = positive if kind == "log" else finite
+        low, high = (float(shown[0]) if lower is None else low), (float(shown[-1]) if upper is None else high)
     if is_flat(low, high):
         return Scale(kind, low, low, np.array([low]), threshold=threshold)
     if share and kind == "linear" and spacing == "auto":
@@ -140,6 +144,11 @@ def _kind(finite: NDArray[Any]) -> str:
     return "symlog" if low < 0 < high and sizes.max() > 100 * typical else "linear"
 
 
+def with_place(kind: str, *ends: float | None) -> list[float | None]:
+    """Returns the ends that a user gave, None for one that a scale of this kind cannot hold."""
+    return [None if end is None or (kind == "log" and end <= 0) else end for end in ends]
+
+
 def _range(finite: NDArray[Any], scale: Scale, *, symmetric: bool = False) -> tuple[float, float]:
     """Returns the ends of the colours, which leave at least 60 % of these to at least 95 % of the ascending values."""
     bounded = np.maximum(finite, 1 / EXTREME) if scale.kind == "log" else finite
@@ -170,7 +179,8 @@ def _range(finite: NDArray[Any], scale: Scale, *, symmetric: bool = False) -> tu
     return float(bounded[first]), float(bounded[last])
 
 
-def _check_clip(clip: Clip) -> tuple[float | None, float | None]:
+def check_clip(clip: Clip) -> tuple[float | None, float | None]:
+    """Returns the smallest and the largest value with a colour of its own, None where the data choose it."""
     ends = clip if isinstance(clip, tuple) else (None, clip)
     if len(ends) != 2:
         raise wrong_value("clip", "a number or a pair (smallest, largest)", clip)

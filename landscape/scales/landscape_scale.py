@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..grid.data import LandscapeData
 from ..grid.differences import own_values
 from ..record.checks import PointStatus
-from .choosing import Clip, choose_scale, is_share
+from .choosing import Clip, check_clip, choose_scale, is_share, with_place
 from .levels import Levels, check_levels
 from .scale import Scale, beyond, place_levels, without_place
 
@@ -71,13 +71,17 @@ def joint_scale(
     share = is_share(names[0], float(finite.min()), float(finite.max()))
     if scale == "auto" and kind == "linear" and low > 0 and high > 10 * low and not share:
         kind = "log"
+    bottom, top = min(each.bottom for each in found), max(each.top for each in found)
+    lower, upper = with_place(kind, *check_clip(clip))
+    # A landscape that lies wholly beyond an end has none of its own there.
+    low, bottom = (low, bottom) if lower is None else (lower, lower)
+    high, top = (high, top) if upper is None else (upper, upper)
     lines, spacing, given = check_levels(levels, count)
     if share and kind == "linear" and spacing == "auto":
         spacing = "linear"
     joint = Scale(
         kind, low, high, np.array([low]), threshold=min(each.threshold for each in found), spacing=spacing,
-        bottom=min(each.bottom for each in found), top=max(each.top for each in found),
-        **beyond(finite, kind, low, high),
+        bottom=bottom, top=top, **beyond(finite, kind, low, high),
     )  # fmt: skip
     return joint if joint.flat else place_levels(joint, everything, lines, given)
 

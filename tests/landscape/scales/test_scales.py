@@ -99,10 +99,21 @@ class TestScale:
         assert choose_scale(values, clip=100).high == 100
         assert choose_scale(values, clip=(11, None)).low == 11
 
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_a_clip_among_the_outliers_leaves_them_all_to_the_other_end(self, sign):
+        values = sign * np.append(np.linspace(-1, 1, 80), [500.0, 1000.0])
+        scale = choose_scale(values, "linear", clip=(5, None) if sign > 0 else -5)
+        assert not scale.flat
+        assert sorted([sign * scale.low, sign * scale.high]) == [5, 1000]
+
     def test_a_clip_must_hold_a_value_of_one_of_several_landscapes(self):
         low, high = build(), build()
         high.metrics["loss"][...] += 1000
         assert joint_scale([low, high], clip=(1000, None)).low == 1000
+        above = joint_scale([low, high], clip=100)
+        assert (above.high, above.top, above.clipped_above) == (100, 100, True)
+        below = joint_scale([low, high], clip=(100, None))
+        assert (below.low, below.bottom, below.clipped_below) == (100, 100, True)
         with pytest.raises(ValueError, match="clip must be a range that holds some of the values"):
             joint_scale([low, high], clip=(5000, None))
 
