@@ -72,7 +72,8 @@ OPTIONS: Mapping[str, Option] = {
     "turn": Option(None, help="How far the camera goes around the surface, in degrees; 360 for an "
         "orbit, 0 for a walk by default.", typed=float | None, panel="Animation"),
     "seconds": Option(None, help="How long it takes; 6 by default.", typed=float | None, panel="Animation"),
-    "rate": Option(None, help="Frames per second; 30 by default, 20 for a GIF.", typed=int | None, panel="Animation"),
+    "rate": Option(None, help="Frames per second; 30 by default, 20 for a GIF, which can have 50.",
+        typed=int | None, panel="Animation"),
     "number": Option(None, help="Of a spectrum: which checkpoint; the last measured one by default.",
         typed=int | None, panel="Curvature"),
     "width": Option(None, help="Of a spectrum: of the Gaussian that smooths it; a hundredth of its range by default.",
