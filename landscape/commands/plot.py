@@ -16,6 +16,7 @@ from collectors.validation import check_choice, check_float
 from .. import captions, figures
 from ..drawing.appearance import STYLES
 from ..drawing.canvas import check_png
+from ..drawing.texts import unit_of
 from ..errors import MEASURE_BARRIER
 from ..figures.kinds import KINDS, OPTIONS, Picture, by_file, names_of, usual_picture
 from ..record.hdf5 import COMPARISON, CURVATURE, LANDSCAPE
@@ -223,7 +224,8 @@ def _captions(picture: Picture, landscapes: Sequence[Any], options: Mapping[str,
     look["metric"] = metrics[0]
     without = {name: value for name, value in look.items() if name not in ("metric", "title")}
     if picture.name == "multiples" or (picture.name == "animation" and len(landscapes) > 1):
-        clock = " All walk on one clock." if picture.name == "animation" else ""
+        alike = picture.name == "animation" and len({unit_of(each) for each in landscapes}) == 1
+        clock = " All walk on one clock." if alike else ""
         found = captions.multiples_captions(landscapes, metrics, options.get("over"), **without)
         return [replace(each, text=each.text + clock) for each in found]
     if picture.name == "difference":

@@ -116,14 +116,18 @@ def test_an_animation_as_long_and_as_large_as_asked(folder, tmp_path):
         assert (film.n_frames, film.size) == (5, (240, 120))
 
 
-def test_several_files_in_one_animation(folder, tmp_path):
+@pytest.mark.parametrize("unit", ["epoch", "step"])
+def test_several_files_in_one_animation(unit, folder, tmp_path):
     how = ["--seconds", "0.2", "--rate", "10", "--dpi", "40", "--over", "lines", "--caption"]
-    invoke("plot", folder / "a.h5", folder / "b.h5", "-o", tmp_path / "a.gif", *how)
+    write_landscape(tmp_path / "b.h5", build(unit=unit))
+    invoke("plot", folder / "a.h5", tmp_path / "b.h5", "-o", tmp_path / "a.gif", *how)
     with Image.open(tmp_path / "a.gif") as film:
         assert (film.n_frames, film.size) == (2, (384, 216))
     said = (tmp_path / "a_caption.txt").read_text()
     assert "Picture 2 of 2" in said
-    assert said.count("The 2 pictures of this quantity share one scale. All walk on one clock.") == 2
+    assert said.count("The 2 pictures of this quantity share one scale.") == 2
+    # Of different units each goes the same share of its way.
+    assert said.count("share one scale. All walk on one clock.") == (2 if unit == "epoch" else 0)
 
 
 def test_the_camera_and_the_title_are_those_that_were_given():
