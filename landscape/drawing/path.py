@@ -84,10 +84,17 @@ def run_color(index: int, first: str = PATH) -> str:
     return first if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
 
 
-def run_colors(landscape: LandscapeData, count: int) -> list[str]:
+def run_colors(landscape: LandscapeData) -> list[str]:
     """Returns a colour for each run, as in the legends of pictures in which the colours of a path are its time."""
+    count = 0 if landscape.checkpoints is None else len(landscape.checkpoints.paths)
     timed = count > 1 and path_times([landscape]) is not None
     return [strong_color(index) if timed else run_color(index) for index in range(count)]
+
+
+def run_names(landscapes: Sequence[LandscapeData]) -> list[str]:
+    """Returns the names of all runs with a path; a run's place among them gives its colour and its stroke."""
+    found = [each.checkpoints for each in landscapes if each.checkpoints is not None]
+    return list(dict.fromkeys(each.run_name(rows[0]) for each in found for rows in each.paths))
 
 
 def run_label(landscape: LandscapeData, rows: NDArray[Any]) -> str:
@@ -276,16 +283,15 @@ def _round_steps() -> Iterator[int]:
         power *= 10
 
 
-def draw_time_bar(axes: Any, times: Times, landscapes: Sequence[LandscapeData], look: Any) -> None:
+def draw_time_bar(axes: Any, times: Times, runs: Sequence[int], look: Any) -> None:
     """Draws a bar with a strip for each run's hue below one or several axes."""
     from matplotlib.colorbar import make_axes
     from matplotlib.ticker import MaxNLocator
 
-    paths = [each.checkpoints.paths for each in landscapes if each.checkpoints is not None]
-    runs, size = max([1, *map(len, paths)]), look.small_size
+    size = look.small_size
     first = axes[0] if isinstance(axes, list) else axes
     width = (first.figure.bbox.width if isinstance(axes, list) else first.bbox.width) * 72 / first.figure.dpi
-    height = strips_height(runs)
+    height = strips_height(len(runs))
     # Without a layout nothing else keeps the bar clear of the axes' own numbers and label.
     laid_out = first.figure.get_layout_engine() is not None
     pad = 0.02 if laid_out else float(np.clip(5.5 * size * first.figure.dpi / 72 / first.bbox.height, 0.05, 0.35))
@@ -293,7 +299,7 @@ def draw_time_bar(axes: Any, times: Times, landscapes: Sequence[LandscapeData], 
     bar, _ = make_axes(axes, location="bottom", shrink=share, aspect=max(share * width / height, 4.0), pad=pad)
     bar.set_label(TIME_BAR)
     numbers = np.linspace(times.low, times.high, 256)
-    strips = np.stack([times.colors(run, numbers) for run in range(runs)])
+    strips = np.stack([times.colors(run, numbers) for run in runs])
     bar.imshow(strips, aspect="auto", extent=(times.low, times.high, len(strips), 0), interpolation="nearest")
     bar.set_yticks([])
     bar.xaxis.set_major_locator(MaxNLocator(_MOST_TICKS, integer=True, steps=[1, 2, 5, 10]))

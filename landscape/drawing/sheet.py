@@ -27,7 +27,7 @@ from .appearance import DIVERGING, PAPER_WIDTH, Appearance, find_colormap
 from .camera import Camera, check_camera
 from .canvas import Picture, begin_page
 from .look import MARK_MINIMA, Axes, CurvatureLook, Look, check_dimensions, check_look
-from .path import BAR_HEIGHT, Marked, Times, dots_handle, draw_time_bar, path_times, sized
+from .path import BAR_HEIGHT, Marked, Times, dots_handle, draw_time_bar, path_times, run_names, sized
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
@@ -76,6 +76,7 @@ class Sheet(Picture):
     camera: Camera | None = None  # from where a surface is seen; None looks for the best view of the path
     topology: Topology | None = None  # minima and saddles to mark, or None
     times: Times | None = None  # what the colours of paths stand for; None where all paths are short
+    runs: Sequence[str] = ()  # the names of the runs of all pictures that share a legend
     border: Any = None  # of the part of the plane that is drawn, in the picture's coordinates
     late: list[Callable[[], None]] = field(default_factory=list)  # placed in pixels, so after the axes have moved
 
@@ -83,6 +84,12 @@ class Sheet(Picture):
     def plane(self) -> tuple[NDArray[Any], NDArray[Any]]:
         assert self.landscape.y is not None
         return self.landscape.x, self.landscape.y
+
+    @property
+    def paths(self) -> list[tuple[int, NDArray[Any]]]:
+        """Each run's place among ``runs``, and the rows of its path."""
+        found = self.landscape.checkpoints
+        return [] if found is None else [(self.runs.index(found.run_name(rows[0])), rows) for rows in found.paths]
 
     @property
     def share(self) -> float:
@@ -185,7 +192,7 @@ class Sheet(Picture):
         else:
             self.write_bar(self.ax, pad=0.02, aspect=20 * max(1.0, 1 / self.frame.ratio), shrink=self.share)
         if self.trajectory and self.times is not None:
-            draw_time_bar(self.ax, self.times, [self.landscape], self.appearance)
+            draw_time_bar(self.ax, self.times, [run for run, _ in self.paths], self.appearance)
         self.entries += dots_handle(self.dots, self.appearance.factor)
         super().finish(cameras)
         self.write_late()
@@ -224,7 +231,14 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     topology = wanted_topology(landscape, metric, wanted)
     # The edge of a box has no room for words.
     label = words.metric_text(landscape, metric) if kind.projection else words.metric_label(landscape, metric)
-    more = {"times": path_times([landscape]), "label": label, "estimates": words.value_notes(landscape, metric), **more}
+    notes = words.value_notes(landscape, metric)
+    more = {
+        "times": path_times([landscape]),
+        "runs": run_names([landscape]),
+        "label": label,
+        "estimates": notes,
+        **more,
+    }
 
     def usual(look: Appearance) -> tuple[float, float]:
         size = kind.size or frame.size(paper=look.paper)

@@ -190,7 +190,7 @@ def _draw_path(sheet: Sheet, ink: Ink) -> Callable[[], NDArray[Any]]:
     late: list[Callable[[], NDArray[Any]]] = []
 
     if found is not None and found.y is not None:
-        for index, rows in enumerate(found.paths):
+        for index, rows in sheet.paths:
             places = np.column_stack(place(found.x[rows], found.y[rows]))
             beyond = int((~_inside(sheet, places)).sum())
             label = marks.run_label(landscape, rows) + (f" ({beyond} of {len(rows)} outside)" if beyond else "")

@@ -17,7 +17,7 @@ from ..drawing.appearance import Appearance, appearance_of, draw_legend_below
 from ..drawing.canvas import check_size, new_figure
 from ..drawing.fitting import settle
 from ..drawing.look import Axes, Look, check_dimensions, check_look
-from ..drawing.path import BAR_HEIGHT, dots_handle, draw_time_bar, path_times
+from ..drawing.path import BAR_HEIGHT, dots_handle, draw_time_bar, path_times, run_names
 from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_label, title
 from ..grid.data import LOSS_ERROR, LandscapeData
@@ -73,7 +73,7 @@ def plot_multiples(
     kind = check_choice("kind", kind or usual_kind(each), tuple(SHARED_KINDS))
     chosen, pictures = SHARED_KINDS[kind], picture_scales(each, shown, kind, options)
     # Where units differ, such as epochs and steps, each picture has times of its own.
-    times = path_times(each)
+    times, runs = path_times(each), run_names(each)
     appearance = appearance_of(options, None)
     with appearance.applied():
         aspect = options.get("aspect", "equal")
@@ -86,7 +86,7 @@ def plot_multiples(
             for (landscape, metric, scale), name, ax in zip(pictures, names, grid, strict=True):
                 shared: Look = {**options, "metric": metric, "scale": scale, "levels": None, "clip": None, "size": None}
                 heading = "\n".join([name, *precision_notes(landscape)])
-                more: dict[str, Any] = {"times": times} if times is not None else {}
+                more: dict[str, Any] = {"runs": runs} | ({"times": times} if times is not None else {})
                 if len(shown) > 1:
                     more["label"] = quantity_label(landscape, metric, short=True)
                 with begin(chosen, landscape, ax, shared, furniture=False, heading=heading, **more) as sheet:
@@ -330,7 +330,7 @@ def _write_time_bars(sheets: list[Sheet]) -> None:
     for group in [timed] if alike else [[each] for each in timed]:
         sheet, times = group[0]
         axes = [each.ax for each in sheets] if alike else sheet.ax
-        draw_time_bar(axes, times, [each.landscape for each, _ in group], sheet.appearance)
+        draw_time_bar(axes, times, sorted({run for each, _ in group for run, _ in each.paths}), sheet.appearance)
 
 
 PLANE_KINDS = {"contour": CONTOUR, "lines": CONTOUR_LINES, "heatmap": HEATMAP, "surface": SURFACE}

@@ -238,7 +238,7 @@ def _draw_checkpoints(sheet: Sheet) -> None:
     named = [(point.x, value, plain(point.name, 24))]
     if found is not None and metric in found.projected:
         values = sheet.scale.tall.held(found.projected[metric])
-        for index, rows in enumerate(found.paths):
+        for index, rows in sheet.paths:
             label = f"{plain(found.run_name(rows[0]), 32) or 'checkpoints'} (projected {called})"
             if sheet.times is not None:
                 named += _draw_timed_checkpoints(sheet, found, sheet.times, rows, values, index, diamond)

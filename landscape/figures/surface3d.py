@@ -190,7 +190,7 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
     found, feet = landscape.checkpoints, feet_on_surface(landscape, metric, scale, sheet.frame)
     if found is not None and feet is not None:
         heights = feet[:, 2]
-        for index, whole in enumerate(found.paths):
+        for index, whole in sheet.paths:
             rows = whole[np.isfinite(heights[whole])]
             if not len(rows):
                 continue

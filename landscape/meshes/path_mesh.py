@@ -55,7 +55,7 @@ def path_lines(space: Space) -> list[PathLine]:
         return []
     values, lines = found.projected[space.metric], []
     relief = Relief(*space.plane, space.scale.heights(space.values), space.frame.matrix)
-    for path, color in zip(found.paths, run_colors(landscape, len(found.paths)), strict=True):
+    for path, color in zip(found.paths, run_colors(landscape), strict=True):
         rows = path[np.isfinite(feet[path, 2])]
         if len(rows):
             name = _bare(run_label(landscape, path))

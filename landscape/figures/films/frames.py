@@ -121,7 +121,7 @@ def walk_frames(
         stages = [
             _Stage(*on, grid[len(each) + index], clock) for index, on in enumerate(zip(sheets, walks, strict=True))
         ]
-        values = [values for stage in stages for _, values, _ in stage.curves]
+        values = [line.get_ydata() for stage in stages for _, line, _ in stage.curves]
         for stage in stages:
             stage.finish(np.concatenate(values or [np.empty(0)]))
         camera = first.camera or best_camera(each[0], first.metric, first.scale, first.frame)
@@ -224,8 +224,9 @@ class _Stage:
         self.single, solid = len(paths) == 1, sheet.ax.name == "3d"
         heights = sheet.scale.heights(sheet.measured)
         self.relief = Relief(*sheet.plane, heights, sheet.frame.matrix) if solid else None
-        colors = ["white"] if self.single and not solid else run_colors(sheet.landscape, len(paths))
         feet = self._places(found.x, found.y, found.projected.get(sheet.metric, np.full(len(found.x), np.nan)))
+        every = zip(found.paths, run_colors(sheet.landscape), strict=True)
+        colors = ["white"] if self.single and not solid else [color for rows, color in every if len(rows) > 1]
         self.walkers = [_Walker(found.part(rows), feet[rows], color) for rows, color in zip(paths, colors, strict=True)]
         # A run that is alone takes equally long from each checkpoint to the next.
         self.own_pace = self.single and clock is None
@@ -233,6 +234,7 @@ class _Stage:
         self.numbers = own if clock is None else clock
         self.curve = self.figure.add_subplot(place)
         self.unit = plain(unit_of(sheet.landscape))
+        self.entries: list[Any] = []
         self._draw_still(found, feet)
         self.curves = self._draw_curves()
 
@@ -265,22 +267,24 @@ class _Stage:
 
         return self.sheet.ax.add_line(SurfaceLine(places, self.relief, **style))
 
-    def _draw_curves(self) -> list[tuple[_Walker, NDArray[Any], Any]]:
+    def _draw_curves(self) -> list[tuple[_Walker, Any, Any]]:
+        """Returns a walker, its curve and the dot on it, for each curve."""
         metric, look, ax = self.sheet.metric, self.sheet.appearance, self.curve
         curves, foot = [], "at its foot on the plane"
         for index, walker in enumerate(self.walkers):
             path = walker.path
             colors, labels = look.series[:2], ["at the checkpoint", foot]
             if not self.single:
-                colors, labels = (walker.color,) * 2, [plain(path.run_name(0), 32) or f"run {index + 1}", "_foot"]
+                colors, labels = (walker.color,) * 2, [plain(path.run_name(0), 32) or f"run {index + 1}", ""]
             each = (path.metrics.get(metric), path.projected.get(metric))
             for values, stroke, color, label in zip(each, ("-", "--"), colors, labels, strict=True):
                 if values is not None and np.isfinite(values).any():
-                    ax.plot(path.number, values, stroke, color=color, linewidth=1.6, label=label)
+                    (line,) = ax.plot(path.number, values, stroke, color=color, linewidth=1.6, label=label)
+                    self.entries += [line] if label else []
                     style: Any = {"color": color, "markeredgecolor": look.page, "markersize": 8}
-                    curves.append((walker, values, ax.plot([], [], "o", animated=True, **style)[0]))
+                    curves.append((walker, line, ax.plot([], [], "o", animated=True, **style)[0]))
         if not self.single and curves:
-            ax.plot([], [], "--", color=look.soft, linewidth=1.6, label=foot)
+            self.entries += ax.plot([], [], "--", color=look.soft, linewidth=1.6, label=foot)
         return curves
 
     def finish(self, values: NDArray[Any]) -> None:
@@ -289,6 +293,8 @@ class _Stage:
         scale = choose_scale(values, count=8, metric=metric)
         called = metric_text(self.sheet.landscape, metric)
         set_value_axis(ax, scale, called if self.curves else f"no {called} measured on the path yet")
+        for _, line, _ in self.curves:
+            line.set_ydata(scale.held(line.get_ydata()))
         margin = 0.03 * max(float(np.ptp(self.numbers)), 1.0)
         ax.set_xlim(self.numbers.min() - margin, self.numbers.max() + margin)
         from matplotlib.ticker import MaxNLocator
@@ -298,7 +304,7 @@ class _Stage:
         ax.grid(alpha=look.grid_alpha)
         ax.spines[["top", "right"]].set_visible(False)
         if self.curves and look.legend:
-            ax.legend(frameon=False, loc="best")
+            ax.legend(handles=self.entries, frameon=False, loc="best")
         for walker in self.walkers:
             walker.way = self._add_line(
                 walker.places[:1], color=walker.color, linewidth=2.0, zorder=6, animated=True, path_effects=halo(3.6)
@@ -327,8 +333,8 @@ class _Stage:
             for line, way in ((walker.way, np.vstack([self._way(places[: last + 1]), rest])), (walker.ball, rest[-1:])):
                 (line.set_data if self.relief is None else line.set_data_3d)(*way.T)
         self.cursor.set_xdata([number, number])
-        for walker, values, dot in self.curves:
-            dot.set_data(*interpolated(np.column_stack([walker.path.number, values]), walker.at)[:, None])
+        for walker, line, dot in self.curves:
+            dot.set_data(*interpolated(line.get_xydata(), walker.at)[:, None])
         name = plain(self.walkers[0].path.run_name(0), 32) if self.single else ""
         self.text.set_text(", ".join(part for part in (name, f"{self.unit} {self.numbers[int(moment)]}") if part))
         moving = [artist for walker in self.walkers for artist in (walker.way, walker.ball)]

@@ -14,7 +14,9 @@ from scipy.ndimage import uniform_filter
 from who_is_there import with_networks, with_runs
 
 from collectors.errors import LandscapeError
+from landscape.drawing.path import RUN_COLORS
 from landscape.figures import orbit_frames, save_animation, walk_frames
+from landscape.figures.films import frames
 from landscape.figures.films.film import find_ffmpeg
 from landscape.figures.films.frames import turns
 from landscape.landscape import Landscape
@@ -66,6 +68,14 @@ def on_the_surface():
     return Landscape(data)
 
 
+@pytest.fixture
+def stages(monkeypatch):
+    """The stages of films that are drawn, in order."""
+    found, begin = [], frames._Stage.__init__
+    monkeypatch.setattr(frames._Stage, "__init__", lambda stage, *where: (found.append(stage), begin(stage, *where))[1])
+    return found
+
+
 def film(path):
     """Returns the frames of an MP4, shape (frames, height, width, 3), decoded by ffmpeg."""
     command = [find_ffmpeg(), "-loglevel", "error", "-i", str(path), "-f", "image2pipe", "-c:v", "ppm", "-"]
@@ -105,6 +115,31 @@ class TestFrames:
         for run in ("run 1", "run 2"):
             color = 255 * np.array(to_rgb(drawn[run].get_color()))
             assert (np.abs(last - color).max(axis=2) <= 3).sum() > 20
+
+    def test_runs_keep_their_colours_and_names_beside_one_of_a_single_checkpoint(self, stages):
+        data = with_runs()
+        found = data.checkpoints
+        data.checkpoints = found.part(np.r_[0, 5 : len(found.number)])
+        list(walk_frames(data, seconds=0.1, rate=20, dpi=40))
+        (walker,) = stages[0].walkers
+        assert walker.color == "white"
+        third = build_path("spiral", 5, runs=3)
+        third.checkpoints = third.checkpoints.part(np.r_[0, 5:15])
+        third.checkpoints.runs = ("run 1", "_run 2", "_foot")
+        list(walk_frames(third, seconds=0.1, rate=20, dpi=40))
+        assert [walker.color for walker in stages[1].walkers] == list(RUN_COLORS[:2])
+        legend = [text.get_text() for text in stages[1].curve.get_legend().get_texts()]
+        assert legend == ["_run 2", "_foot", "at its foot on the plane"]
+
+    def test_a_loss_of_0_is_drawn_where_the_label_says(self, stages):
+        data = walk()
+        data.checkpoints.metrics["loss"][-1], data.checkpoints.projected["loss"][-1] = 0.0, 0.05
+        list(walk_frames(data, seconds=0.1, rate=20, dpi=40))
+        (stage,) = stages
+        assert stage.curve.get_ylabel() == "loss (log scale, 0 drawn as 0.05)"
+        (_, line, dot), _ = stage.curves
+        assert line.get_ydata().tolist() == [5, 2, 1, 0.05]
+        assert dot.get_ydata() == [0.05]
 
     def test_what_does_not_move_stays_as_it_is(self):
         first, *_, last = walk_frames(walk(), seconds=1, rate=4, dpi=60)
@@ -232,6 +267,18 @@ class TestFiles:
         again = save_animation(landscape, tmp_path / "b.gif", seconds=0.6, rate=10, dpi=50)
         assert again.read_bytes() == path.read_bytes()
 
+    @pytest.mark.parametrize("rate", [24, 30, 50])
+    def test_a_gif_takes_as_long_as_was_asked(self, rate, tmp_path):
+        path = save_animation(walk(), tmp_path / "a.gif", seconds=1, rate=rate, dpi=30)
+        with Image.open(path) as film:
+            durations = []
+            for index in range(film.n_frames):
+                film.seek(index)
+                durations.append(film.info["duration"])
+        # The last picture stays for a second.
+        assert durations[-1] == 1000
+        assert sum(durations[:-1]) == pytest.approx(1000 * (rate - 1) / rate, abs=5)
+
     @pytest.mark.slow
     def test_mp4_of_an_odd_size(self, tmp_path):
         path = save_animation(walk(), tmp_path / "a.MP4", seconds=0.5, rate=10, size=(9.62, 5.42), dpi=50)
@@ -285,6 +332,7 @@ class TestFiles:
         [
             ("a.gif", {"move": "spin"}, ValueError, "move must be one of 'walk', 'orbit', but got 'spin'"),
             ("a.gif", {"move": "orbit", "kind": "contour"}, ValueError, 'kind must be left out for move="orbit"'),
+            ("a.gif", {"rate": 60}, ValueError, "rate must be an int from 1 to 50, but got 60"),
             ("a.gif", {"turn": 90.0}, ValueError, 'turn must be 0 for kind="contour"'),
             ("a.avi", {}, ValueError, r"path must be a name that ends in \.gif or \.mp4"),
             ("none/a.gif", {}, NotADirectoryError, "path must lie in a directory that exists, but .*none does not"),

@@ -15,12 +15,20 @@ from figure_cases import (
     drawn_values,
     legend_texts,
 )
+from long_paths import build_path
 
 from landscape.drawing.appearance import STYLES
 from landscape.drawing.fitting import shorter_side
-from landscape.drawing.path import TIME_BAR
+from landscape.drawing.path import FEW, TIME_BAR
 from landscape.figures import choose_scale, figure_pixels, plot_multiples, plot_uncertainty
 from landscape.landscape import Landscape
+
+
+def mark_of(name, ax):
+    (legend,) = ax.figure.legends
+    place = [text.get_text() for text in legend.get_texts()].index(name)
+    entry = legend.legend_handles[place]
+    return entry.get_color(), entry.get_linestyle()
 
 
 def planes():
@@ -61,6 +69,34 @@ class TestOneScale:
         assert len({ax.get_ylim() for ax in axes}) == 1
         assert axes[0].get_ylim()[1] > 90
         assert [ax.get_ylabel() for ax in axes] == ["loss (log scale)", ""]
+
+    @pytest.mark.parametrize("checkpoints", [5, 20])
+    @pytest.mark.parametrize("kind", ["contour", "surface"])
+    def test_a_run_looks_alike_in_all_whatever_its_place_in_its_file(self, checkpoints, kind):
+        one, other = build_path(count=checkpoints, runs=2), build_path(count=checkpoints, runs=2)
+        other.checkpoints.runs = ("run 2", "run 3")
+        axes = plot_multiples([one, other], kind=kind)
+        alone = [plot_multiples([data], kind=kind)[0] for data in (one, build_path(count=checkpoints, runs=3))]
+        both, two, three = (
+            {name: mark_of(name, ax) for name in legend_texts(ax) if "run" in name} for ax in (axes[0], *alone)
+        )
+        assert both == three
+        assert two.items() < both.items()
+        # Beside the legend, what is drawn.
+        drawn = [
+            {line.get_color() for line in ax.get_lines() if str(line.get_label()).startswith("run 2")} for ax in axes
+        ]
+        assert drawn[0] == drawn[1]
+        if checkpoints > FEW:
+            (bar,) = [ax for ax in axes[0].figure.axes if ax.get_label() == TIME_BAR]
+            assert len(bar.images[0].get_array()) == 3
+
+    def test_clip_holds_where_one_lies_wholly_beyond_it(self):
+        low, high = build(np.linspace(0.01, 1, 20).reshape(4, 5)), build(np.linspace(2, 10, 20).reshape(4, 5))
+        for clip in (1.5, (0.1, 1.5)):
+            axes = plot_multiples([low, high], clip=clip)
+            assert {drawn_values(ax).norm.vmax for ax in axes} == {1.5}
+            assert axes[0].figure.axes[2].get_ylabel().endswith("1.5)")
 
     def test_surfaces(self):
         axes = plot_multiples(planes(), kind="surface", theme="dark")
