@@ -59,10 +59,12 @@ class Scale:
 
     @property
     def tall(self) -> Scale:
-        """The scale of heights: as far as they reach, with levels up to there."""
+        """The scale of heights: as far as they reach, with levels up to there, unless these were given."""
         if not (self.bottom < self.low or self.top > self.high):
             return self
         tall = replace(self, low=self.bottom, high=self.top)
+        if self.spacing == "given":
+            return tall
         return place_levels(replace(tall, spacing=self.kind), self.levels, max(len(self.levels), 8), None)
 
     @property

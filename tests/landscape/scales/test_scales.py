@@ -277,6 +277,14 @@ class TestLevels:
 
 
 class TestTicks:
+    def test_given_levels_are_the_ticks_wherever_the_path_lies(self):
+        data = build(points=0)
+        data.origin.metrics["loss"] = 1e-3
+        for kind in ("linear", "log"):
+            tall = landscape_scale(data, scale=kind, levels=[0.5, 1.5]).tall
+            assert tall.low == 1e-3
+            assert tall.levels.tolist() == tall.ticks().tolist() == [0.5, 1.5]
+
     @pytest.mark.parametrize("values", [np.linspace(0.11, 0.98, 99), np.geomspace(1, 9, 99), np.linspace(-7, 3.9, 50)])
     def test_a_linear_axis_has_numbers_over_most_of_its_length(self, values):
         scale = choose_scale(values, "linear")
