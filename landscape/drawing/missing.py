@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..record.checks import PointStatus
 from ..sampling.grids import covering_points
+from ..scales.frame import span
 from ..scales.landscape_scale import missing_kinds
 from .sheet import Sheet
 
@@ -27,8 +28,7 @@ _MOST_DOTS = 4000
 def edges(axis: NDArray[Any]) -> NDArray[Any]:
     """Returns the n + 1 bounds of the cells around n coordinates."""
     if len(axis) == 1:
-        half = 0.5 * max(abs(float(axis[0])), 1.0)
-        return np.array([axis[0] - half, axis[0] + half])
+        return span(axis)
     middle = axis[:-1] + np.diff(axis) / 2
     return np.concatenate([[2 * axis[0] - middle[0]], middle, [2 * axis[-1] - middle[-1]]])
 

@@ -92,7 +92,9 @@ class Frame:
 
 def span(axis: NDArray[Any]) -> NDArray[Any]:
     """Returns a grid's coordinates, or those around a single one, which has no width of its own."""
-    return axis if len(axis) > 1 else axis[0] + np.array([-0.5, 0.5])
+    # Beside a huge coordinate 0.5 would be lost to rounding.
+    half = max(0.5, 1e-9 * abs(float(axis[0])))
+    return axis if len(axis) > 1 else axis[0] + np.array([-half, half])
 
 
 def choose_frame(landscape: LandscapeData, aspect: str) -> Frame:

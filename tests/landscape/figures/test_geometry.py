@@ -48,6 +48,13 @@ class TestFlatPictures:
         assert drawn_ratio(ax) == pytest.approx(np.sqrt(1.7 / 0.3), rel=0.02)
         assert "sheared: the directions' cosine is -0.70" in ax.get_title()
 
+    @pytest.mark.parametrize("far", [0.0, 400.0, 1e20])
+    def test_a_single_row_is_as_high_wherever_it_lies(self, far):
+        data = build(np.linspace(1, 2, 5)[None], points=0)
+        data.y[:] = far
+        width, height = figures.plot_contour(data).get_window_extent().size
+        assert 1 <= width / height <= 6
+
     def test_a_square_plane_needs_no_note(self):
         ax = figures.plot_contour(isotropic_plane(0.0, (3.0, 3.0)), aspect="fill")
         assert "stretched" not in ax.get_title()
