@@ -207,15 +207,17 @@ def _ends(values: NDArray[Any], status: NDArray[Any]) -> tuple[float, float] | N
     return (float(finite.min()), float(finite.max())) if len(finite) else None
 
 
-def walk_text(landscape: LandscapeData, metric: str) -> str:
+def walk_text(landscape: LandscapeData, metric: str, *, projected: bool) -> str:
+    """Returns from which value to which one a path goes: its own, or those at which pictures with heights draw it."""
     found = landscape.checkpoints
-    if found is None or metric not in found.metrics:
+    values = {} if found is None else found.projected if projected else found.metrics
+    if found is None or metric not in values:
         return ""
-    unit, losses = unit_of(landscape), found.metrics[metric]
+    unit, losses, path = unit_of(landscape), values[metric], "projected path" if projected else "path"
     sentences = []
     for rows in found.paths:
         ends = [f"{losses[row]:.3g} at {unit} {found.number[row]}" for row in rows[[0, -1]] if np.isfinite(losses[row])]
         if len(rows) > 1 and len(ends) == 2:
             of_run = f" of {found.run_name(rows[0])}" if len(found.paths) > 1 else ""
-            sentences.append(f"The path{of_run} goes from {' to '.join(ends)}")
+            sentences.append(f"The {path}{of_run} goes from {' to '.join(ends)}")
     return ". ".join(sentences)

@@ -49,6 +49,7 @@ _DRAWN = {
     "profile": "Vertical axis", "merge_tree": "Vertical axis",
     "persistence": "Both axes", "barriers": "Vertical axis",
 }  # fmt: skip
+_WITH_HEIGHTS = ("surface", "hero", "orbit", "profile")
 _OF_MINIMA = ("persistence", "merge_tree")
 
 
@@ -96,7 +97,7 @@ def write_caption(
         f"{_PICTURES[kind]} of {name}{_of(landscape)}",
         range_text(name, values, landscape.status),
         lowest_text(landscape, values),
-        walk_text(landscape, metric) if with_path else "",
+        walk_text(landscape, metric, projected=kind in _WITH_HEIGHTS) if with_path else "",
         "" if marked is None else f"Minima are marked: {topology_text(marked, landscape)}",
     ]
     return _caption(sentences, alt, landscape)
@@ -171,10 +172,11 @@ def profile_caption(landscape: LandscapeData, metrics: Sequence[str], **look: An
     shown = [main, *beside, *right]
     names = [called(landscape, metric) for metric in shown]
     what = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    with_path = look.get("trajectory", True)
     left = left_scale(landscape, [main, *beside], {**look, "metric": main})  # type: ignore[typeddict-item]
     sentences = [
         _about(what, landscape),
-        off_plane_text(landscape, main),
+        off_plane_text(landscape, main) if with_path else "",
         points_text(landscape),
         *of_each({name: samples_sentence(landscape, each) for name, each in zip(names, shown, strict=True)}),
         scale_text(left, "Left axis" if right else "Vertical axis"),
@@ -183,7 +185,8 @@ def profile_caption(landscape: LandscapeData, metrics: Sequence[str], **look: An
     alt = [f"{'Curves' if len(names) > 1 else 'A curve'} of {what}{_of(landscape)}"]
     for name, metric in zip(names, shown, strict=True):
         alt += [range_text(name, landscape[metric], landscape.status), lowest_text(landscape, landscape[metric])]
-    return _caption(sentences, [*alt, walk_text(landscape, main)], landscape)
+    walk = walk_text(landscape, main, projected=True) if with_path else ""
+    return _caption(sentences, [*alt, walk], landscape)
 
 
 def multiples_captions(

@@ -82,11 +82,31 @@ def test_what_the_file_does_not_say_is_not_said():
 def test_the_alternative_text_says_range_place_and_way():
     data = build()
     assert data.checkpoints is not None
-    data.checkpoints.metrics["loss"][:] = np.linspace(2, 0.5, 12)
+    data.checkpoints.projected["loss"][:] = np.linspace(2, 0.5, 12)
     alt = write_caption(data, "surface").alt
     assert alt.startswith("A surface seen at an angle of loss of LeNet. The loss ranges from ")
     assert "It is lowest at x = " in alt
-    assert alt.endswith("The path goes from 2 at epoch 3 to 0.5 at epoch 14.")
+    assert alt.endswith("The projected path goes from 2 at epoch 3 to 0.5 at epoch 14.")
+
+
+def test_the_way_is_that_of_the_heights_where_a_picture_has_some():
+    data = build()
+    data.checkpoints.metrics["loss"][:] = np.linspace(2, 0.5, 12)
+    data.checkpoints.projected["loss"][:] = np.linspace(4, 3, 12)
+    for kind in ("contour", "lines", "heatmap"):
+        assert write_caption(data, kind).alt.endswith("The path goes from 2 at epoch 3 to 0.5 at epoch 14.")
+    for kind in ("surface", "hero", "orbit"):
+        assert write_caption(data, kind).alt.endswith("The projected path goes from 4 at epoch 3 to 3 at epoch 14.")
+
+
+def test_of_several_metrics_the_path_is_described_where_it_is_drawn():
+    data = build_line([3.0, 1.0, 2.0])
+    data.checkpoints = CheckpointsData.empty([0, 1], np.array([-1.0, 1.0]), None, np.zeros(2), np.ones(2))
+    data.checkpoints.projected["loss"][:], data.checkpoints.metrics["loss"][:] = [3.0, 2.0], [5.0, 2.0]
+    assert "The projected path goes from 3" in profile_caption(data, ["loss", "loss_stderr"]).alt
+    assert "own loss" in profile_caption(data, ["loss", "loss_stderr"]).text.lower()
+    without = str(profile_caption(data, ["loss", "loss_stderr"], trajectory=False)).lower()
+    assert not re.search("path|own loss", without)
 
 
 def test_of_a_line_and_of_nothing_measured():
