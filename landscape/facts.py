@@ -139,8 +139,8 @@ def sampling_text(landscape: LandscapeData) -> str | None:
     report = landscape.attributes.get("sampling") or {}
     if not report.get("interpolated"):
         return None
-    left = landscape.status_counts[PointStatus.PENDING]
-    counts = [f"{report['measured']} of {landscape.status.size} points measured, {report['interpolated']} interpolated"]
+    done, left = (landscape.status_counts[status] for status in (PointStatus.MEASURED, PointStatus.PENDING))
+    counts = [f"{done} of {landscape.status.size} points measured, {report['interpolated']} interpolated"]
     parts = [", ".join(counts + [f"{left} without a value"] * bool(left))]
     if report["held_out"] and report["held_out_error"] is not None:
         parts.append(

@@ -283,8 +283,7 @@ def status_note(landscape: LandscapeData, status: UInt8[np.ndarray, "*grid"]) ->
     of = f"of {status.size:,} points"
     if interpolated:
         unfinished = "" if landscape.complete else " so far"
-        done = status.size - pending - interpolated
-        return f"{done:,} {of} measured{unfinished}, {interpolated:,} interpolated"
+        return f"{measured:,} {of} measured{unfinished}, {interpolated:,} interpolated"
     return f"{measured_share(status)} measured ({measured:,} {of})" if pending else None
 
 

@@ -150,7 +150,7 @@ class TestPaper:
 
     def test_what_is_special_about_the_data_stays(self):
         title = figures.plot_contour(build_unfinished(), style="paper").get_title()
-        assert title == "208 of 320 points measured so far,\n32 interpolated"
+        assert title == "199 of 320 points measured so far,\n32 interpolated"
 
     @pytest.mark.parametrize(("font", "face"), [("sans", b"DejaVuSans"), ("serif", b"STIX")])
     def test_all_type_is_in_the_pdf_as_outlines(self, tmp_path, font, face):

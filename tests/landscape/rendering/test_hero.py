@@ -131,7 +131,7 @@ class TestWords:
         text = "\n".join(picture.caption)
         assert "loss (log scale, clipped to 0.1 ... 2" in text
         assert "plateaus" in text
-        assert "208 of 320 points measured so far, 32 interpolated" in text
+        assert "199 of 320 points measured so far, 32 interpolated" in text
         assert "80 pending, 9 failed, 3 not finite" in text
         assert "monotone cubics" in text
         assert "the plane is to scale" in text
