@@ -123,14 +123,14 @@ class Sheet(Picture):
                 break
         return "\n".join(lines)
 
-    def write_title(self, *notes: str) -> None:
-        """Writes the landscape's name, unless a caption gives it, and notes about the data."""
+    def write_title(self, *notes: str, usual: str | None = None) -> None:
+        """Writes the landscape's name or the ``usual`` title, unless a caption gives it, and notes about the data."""
         tight = self.appearance.paper or not self.furniture
         estimates = self.estimates if self.furniture else ()
         notes_below = [words.status_note(self.landscape, self.status), *estimates, *notes, *self.frame.notes]
         if tight and not self.own:
             notes_below = [line for text in notes_below if text for line in text.split(", ")]
-        self.set_title(words.title(self.landscape), notes_below, small=tight)
+        self.set_title(words.title(self.landscape) if usual is None else usual, notes_below, small=tight)
 
     @property
     def own_values(self) -> str | None:

@@ -134,9 +134,9 @@ def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | No
         manner = ", ".join(filter(None, how))
         return f"random direction{_number(landscape, axis)}" + (f" ({manner})" if manner else "")
     if kind == "points":
-        return _between(landscape, axis)
+        return between(landscape, axis)
     if kind == "path":
-        return f"along the curve {_between(landscape, axis)}"
+        return f"along the curve {between(landscape, axis)}"
     if kind in _MATRICES:
         return _eigenvector_label(landscape, axis)
     return f"direction{_number(landscape, axis)}"
@@ -177,7 +177,8 @@ def _number(landscape: LandscapeData, axis: int) -> str:
     return "" if landscape.y is None else f" {axis + 1}"
 
 
-def _between(landscape: LandscapeData, axis: int) -> str:
+def between(landscape: LandscapeData, axis: int) -> str:
+    """Returns between which points an axis lies, by their names where they have some."""
     found = landscape.checkpoints
     names = [] if found is None else [plain(found.name[row], 24) for row in found.networks]
     if len(names) <= axis + 1:

@@ -14,7 +14,7 @@ from collectors.validation import wrong_type, wrong_value
 from ..drawing.look import Axes, Look
 from ..drawing.path import halo, stroke
 from ..drawing.sheet import Kind, Sheet, begin, set_value_axis, shared_scale
-from ..drawing.texts import axis_label, metric_text, plain
+from ..drawing.texts import axis_label, between, metric_text, network_name, plain
 from ..grid.data import LandscapeData
 from ..grid.differences import Rise, chord_of, highest_rise
 from ..scales.landscape_scale import known
@@ -61,9 +61,12 @@ def plot_barriers(
         for index, (name, line) in enumerate(named.items()):
             _draw_way(sheet, index, plain(str(name), 32), line)
         sheet.ax.set_xlim(-_ENDS, 1 + _ENDS)
-        sheet.ax.set_xlabel(axis_label(lines[0], 0))
+        same_pair = len({between(line, 0) for line in lines}) == 1
+        sheet.ax.set_xlabel(axis_label(lines[0], 0) if same_pair else "from the first network to the second")
         sheet.ax.grid(alpha=sheet.appearance.grid_alpha)
-        sheet.write_title()
+        architectures = {plain(network_name(line.attributes) or "", 40) for line in lines}
+        usual = None if same_pair else architectures.pop() if len(architectures) == 1 else ""
+        sheet.write_title(usual=usual)
         if scale.flat:
             sheet.write_flat_note()
         sheet.finish()

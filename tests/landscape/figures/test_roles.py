@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from figure_cases import build, draw, legend_texts, line, texts
 from marked_cases import marked
-from who_is_there import with_ends, with_networks, with_runs
+from who_is_there import NETWORKS, with_ends, with_networks, with_runs
 
 from landscape import figures
 from landscape.drawing.texts import axis_label, title
@@ -21,6 +21,21 @@ def lengths(ax):
 
 
 class TestNetworks:
+    @pytest.mark.parametrize(
+        ("other", "label", "heading"),
+        [
+            (NETWORKS[:2], r"from SGD to Adam \$x_1\$", r"SGD, Adam \$x_1\$"),
+            (("A", "B"), "from the first network to the second", ""),
+        ],
+    )
+    def test_barriers_of_several_pairs_have_the_names_of_none(self, other, label, heading):
+        ways = {"one": with_ends(), "other": with_ends()}
+        for way in ways.values():
+            way.x[:] = np.linspace(0, 1, len(way.x))
+        ways["other"].checkpoints.name = other
+        ax = figures.plot_barriers(ways)
+        assert (ax.get_xlabel(), ax.get_title()) == (label, heading)
+
     @pytest.mark.parametrize("plot", PLANES)
     def test_nothing_joins_three_networks_and_each_has_its_place_and_its_name(self, plot):
         ax = plot(with_networks())
