@@ -84,6 +84,11 @@ def run_color(index: int, first: str = PATH) -> str:
     return first if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
 
 
+def run_stroke(index: int) -> str:
+    """Returns a run's stroke, another one each time that the colours come again."""
+    return stroke(index + max(index - 1, 0) // len(RUN_COLORS))
+
+
 def run_colors(landscape: LandscapeData) -> list[str]:
     """Returns a colour for each run, as in the legends of pictures in which the colours of a path are its time."""
     count = 0 if landscape.checkpoints is None else len(landscape.checkpoints.paths)

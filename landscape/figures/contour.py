@@ -221,7 +221,7 @@ def _draw_run(sheet: Sheet, places: NDArray[Any], index: int, label: str, ink: I
     # The first run has the ink's own colours.
     line, face = marks.run_color(index, ink.line), marks.run_color(index, ink.face)
     sheet.entries += sheet.ax.plot(
-        *places.T, color=line, linewidth=1.4 * factor, linestyle=marks.stroke(index), marker="o",
+        *places.T, color=line, linewidth=1.4 * factor, linestyle=marks.run_stroke(index), marker="o",
         markersize=3.5 * factor, label=label, zorder=4, markeredgewidth=0.7 * factor, markerfacecolor=face,
         markeredgecolor=ink.edge, path_effects=marks.halo(2.8 * factor, ink.around),
     )  # fmt: skip

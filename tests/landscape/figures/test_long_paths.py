@@ -39,6 +39,15 @@ def arrows(ax):
 
 
 class TestColours:
+    def test_many_short_runs_differ_in_colour_or_stroke(self):
+        ax = plot_contour(build_path(count=3, runs=17))
+        looks = {
+            (item.get_color(), item.get_linestyle())
+            for item in ax.get_lines()
+            if str(item.get_label()).startswith("run")
+        }
+        assert len(looks) == 17
+
     @pytest.mark.parametrize("run", range(len(RAMPS)))
     def test_they_darken_steadily_and_stay_lighter_than_their_rim(self, run):
         bright = luminance(Times(0, 100, "epoch").colors(run, np.arange(101)))
