@@ -48,6 +48,11 @@ def plain(text: object, limit: int = 48) -> str:
     return printable(text, limit).replace("$", r"\$")
 
 
+def unescaped(text: str) -> str:
+    """Returns text that matplotlib draws as other programs write it."""
+    return text.replace(r"\$", "$")
+
+
 def printable(text: object, limit: int) -> str:
     """Returns text without control characters, cut to at most ``limit`` letters."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in str(text))

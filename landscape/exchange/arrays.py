@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, MetricName
 
-from ..drawing.texts import axis_label, main_dataset, unit_of
+from ..drawing.texts import axis_label, main_dataset, unescaped, unit_of
 from ..grid.data import LandscapeData
 from ..grid.landscape_file import checkpoint_columns
 from ..grid.samples import KeptLosses
@@ -186,7 +186,7 @@ def _long_name(name: str, landscape: LandscapeData, group: str) -> str:
     place = name.removesuffix("_coordinate")
     if place in ("x", "y"):
         axis = 0 if place == "x" else 1
-        along = axis_label(landscape, axis).replace(r"\$", "$")
+        along = unescaped(axis_label(landscape, axis))
         at = {"": "", "checkpoints": ", at the foot of the network on the plane", "origin": ", at the origin"}
         return along + at[group]
     if name == "number":

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from collectors.errors import LandscapeError
 from workers.users_code import warn_user
 
-from ..drawing.texts import axis_label, full_title, metric_text, printable, value_notes
+from ..drawing.texts import axis_label, full_title, metric_text, printable, unescaped, value_notes
 from ..errors import LandscapeDamagedError, LandscapeExportError
 from ..grid.checkpoints import OriginData
 from ..grid.data import DirectionsData, LandscapeData
@@ -50,7 +50,7 @@ def facts_in_space(space: Space, units: ArrayLike = (1.0, 1.0, 1.0)) -> dict[str
     """Returns what a file must say to be read rightly; one of its units is ``units`` of the space, (x, y, up)."""
     landscape, scale, attributes = space.landscape, space.scale, space.landscape.attributes
     words = metric_text(landscape, space.metric, str)
-    names = [axis_label(landscape, axis, space.frame.geometry).replace(r"\$", "$") for axis in (0, 1)]
+    names = [unescaped(axis_label(landscape, axis, space.frame.geometry)) for axis in (0, 1)]
     is_distance = space.frame.geometry is not None
     per_unit = (np.asarray(units) / space.factors).tolist()
     versions = attributes.get("versions")

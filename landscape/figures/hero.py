@@ -232,7 +232,7 @@ def _caption_lines(scene: Scene) -> list[str]:
             )
         differing = words.own_values_note(landscape, metric)
         lines += [differing] if differing else []
-    return [line[0].upper() + line[1:].replace(r"\$", "$") for line in lines]
+    return [line[0].upper() + words.unescaped(line[1:]) for line in lines]
 
 
 def _draw_strip(

@@ -50,7 +50,9 @@ def landscape_content(
         "unit": str(landscape.attributes.get("unit") or "checkpoint"),
         "geometry": None if geometry is None else geometry.to_distances.tolist(),
         "frames": {} if landscape.y is None else {aspect: _frame(landscape, aspect, cameras) for aspect in ASPECTS},
-        "axis_labels": [texts.axis_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)],
+        "axis_labels": [
+            texts.unescaped(texts.axis_label(landscape, axis)) for axis in range(1 if landscape.y is None else 2)
+        ],
         "isLine": landscape.y is None,
         # Of a line, all y are 0.
         **{name: _encoded(axis) for name, axis in zip("xy", axes, strict=True)},
@@ -115,7 +117,7 @@ def _frame(landscape: LandscapeData, aspect: str, cameras: Mapping[str, Camera |
         "box": box,
         "cameras": {name: camera.of_plotly(box) for name, camera in seen.items()},
         "notes": list(frame.notes),
-        "labels": [texts.axis_label(landscape, axis, frame.geometry) for axis in range(2)],
+        "labels": [texts.unescaped(texts.axis_label(landscape, axis, frame.geometry)) for axis in range(2)],
     }
 
 

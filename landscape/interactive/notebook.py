@@ -13,7 +13,7 @@ from ..drawing.appearance import Appearance, appearance_of
 from ..drawing.camera import Camera, CameraChoice, best_camera, check_camera, plotly_box
 from ..drawing.missing import edges
 from ..drawing.path import path_times
-from ..drawing.texts import axis_label, metric_text, sampling_notes, short_axis_label
+from ..drawing.texts import axis_label, metric_text, sampling_notes, short_axis_label, unescaped
 from ..grid.data import LandscapeData
 from ..scales.frame import choose_frame
 from .content import note, title
@@ -101,8 +101,8 @@ def _plane(view: MetricView, look: Appearance, camera: Camera | None) -> Picture
     frame = {**_frame(look), "showgrid": False, "constrain": "domain"}
     box = {"showbackground": False, "showspikes": False, "gridcolor": look.faint, "zeroline": False, "nticks": 6}
     tall = {"tickvals": scale.tall.forward(scale.tall.levels), "ticktext": scale.tall.texts()}
-    titles = [literal(axis_label(landscape, axis)) for axis in range(2)]
-    names = [short_axis_label(landscape, axis).split(" (")[0] for axis in range(2)]
+    titles = [literal(unescaped(axis_label(landscape, axis))) for axis in range(2)]
+    names = [unescaped(short_axis_label(landscape, axis)).split(" (")[0] for axis in range(2)]
     proportions, _ = map_proportions(landscape)
     ranges, sides, seen = _scene(view, proportions, camera)
     layout = {
@@ -168,7 +168,7 @@ def _line(view: MetricView, look: Appearance) -> Picture:
     ticks = {"tickvals": scale.tall.forward(scale.tall.levels), "ticktext": scale.tall.texts()}
     layout = {
         "height": 400,
-        "xaxis": {**frame, "title": literal(axis_label(landscape, 0))},
+        "xaxis": {**frame, "title": literal(unescaped(axis_label(landscape, 0)))},
         "yaxis": {**frame, "title": {"text": literal(scale.tall.label(view.text))}, **ticks},
     }
     return [curve, *line_marks(view)], layout

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..drawing.appearance import Appearance
 from ..drawing.missing import edges
 from ..drawing.path import END, STAR, START, Times, marked_text, network_marks, path_times, run_color, strong_color
-from ..drawing.texts import unit_of
+from ..drawing.texts import unescaped, unit_of
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from ..scales.frame import choose_frame
@@ -182,7 +182,7 @@ def _time_bar(times: Times, index: int, *, is_last: bool) -> dict[str, Any]:
         "orientation": "h", "x": 0.225, "len": 0.34, "y": -0.17 - 0.02 * index, "yanchor": "top",
         "thickness": 7, "outlinewidth": 0.5, "xpad": 0, "ypad": 0, "nticks": 6,
         "ticks": "outside" if is_last else "", "ticklen": 3,
-        "title": {"text": literal(times.label) if is_last else "", "side": "bottom", "font": {"size": 11}},
+        "title": {"text": literal(unescaped(times.label)) if is_last else "", "side": "bottom", "font": {"size": 11}},
     }  # fmt: skip
     return {
         **_POINTS, **_SILENT, "x": [None], "y": [None],

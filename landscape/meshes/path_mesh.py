@@ -15,7 +15,7 @@ from collectors.shapes import Float64, Int64
 from ..drawing.camera import feet_on_surface
 from ..drawing.occlusion import Relief
 from ..drawing.path import END, STAR, START, end_number, network_marks, origin_label, run_colors, run_label
-from ..drawing.texts import printable
+from ..drawing.texts import printable, unescaped
 from .surface_mesh import Space
 
 
@@ -58,7 +58,7 @@ def path_lines(space: Space) -> list[PathLine]:
     for path, color in zip(found.paths, run_colors(landscape), strict=True):
         rows = path[np.isfinite(feet[path, 2])]
         if len(rows):
-            name = _bare(run_label(landscape, path))
+            name = unescaped(run_label(landscape, path))
             places, points = (space.from_frame(line) for line in (feet[rows], relief.path_over(feet[rows])))
             lines.append(PathLine(name, color, rows, values[rows], places, points))
     return lines
@@ -81,12 +81,12 @@ def path_marks(space: Space) -> list[Mark]:
             for kind, row, style in (("start", path[0], START), ("end", path[-1], END)):
                 if len(path) > 1:
                     run = found.run_name(row)
-                    name = kind + (f" of {run}" if run else "") + _bare(end_number(landscape, [row]))
+                    name = kind + (f" of {run}" if run else "") + unescaped(end_number(landscape, [row]))
                     add(kind, name, style, found.x[row], found.y[row], float(values[row]))
         for row, style in network_marks(landscape):
             add("network", found.name[row], style, found.x[row], found.y[row], float(values[row]))
     value = float(origin.metrics.get(metric, math.nan))
-    add("origin", _bare(origin_label(landscape)), STAR, origin.x, origin.y or 0.0, value)
+    add("origin", unescaped(origin_label(landscape)), STAR, origin.x, origin.y or 0.0, value)
     return marks
 
 
@@ -159,8 +159,3 @@ def _carried(along: NDArray[Any]) -> NDArray[Any]:
         axis = axis / np.linalg.norm(axis)
         found.append(axis)
     return np.array(found)
-
-
-def _bare(text: str) -> str:
-    # Labels of pictures escape dollar signs for matplotlib.
-    return text.replace(r"\$", "$")

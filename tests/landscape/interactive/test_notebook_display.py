@@ -14,6 +14,7 @@ from isotropic_planes import isotropic_plane
 from landscape_examples import build
 from nbclient import NotebookClient
 from waiting import PATIENCE
+from who_is_there import with_ends, with_networks
 
 from landscape import Landscape
 from landscape.grid.data import DirectionsData, LandscapeData
@@ -34,6 +35,14 @@ def bowl(rows=7, columns=9):
     data.origin.metrics["loss"] = 1.0
     data.origin.status = PointStatus.MEASURED
     return data
+
+
+def test_dollar_signs_of_names_have_no_backslash():
+    assert "\\" not in json.dumps(
+        notebook_figure(Landscape(with_networks()))["layout"], default=str, ensure_ascii=False
+    )
+    line = notebook_figure(Landscape(with_ends()))["layout"]
+    assert line["xaxis"]["title"]["text"] == literal("from SGD to Adam $x_1$")
 
 
 def array(coded):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from landscape_examples import HEADER, write_landscape
 from waiting import PATIENCE
+from who_is_there import with_ends, with_networks
 
 from landscape import Landscape
 from landscape.errors import LandscapeFormatError
@@ -68,6 +69,12 @@ class TestText:
         scales = landscape_content(Landscape(data), "a")["scales"]
         assert [scales["accuracy"][asked]["kind"] for asked in ("auto", "log", "linear")] == ["linear", "log", "linear"]
         assert scales["loss"]["auto"]["kind"] == "log"
+
+    def test_dollar_signs_of_names_stay_as_they_are(self):
+        content = landscape_content(Landscape(with_networks()), "a")
+        assert content["axis_labels"] == ["from SGD to Adam $x_1$", "from SGD to average"]
+        assert content["frames"]["equal"]["labels"][0] == "distance from SGD to Adam $x_1$"
+        assert landscape_content(Landscape(with_ends()), "a")["axis_labels"] == ["from SGD to Adam $x_1$"]
 
     def test_names_tell_files_apart(self, example, tmp_path):
         landscapes = [Landscape(example())]
