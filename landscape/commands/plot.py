@@ -50,8 +50,11 @@ _OF_PLOT: Mapping[str, Option] = {
 def _levels(flag: str, text: str) -> int | str | list[float]:
     if text.isdigit():
         return int(text)
-    if "," not in text and not text.replace(".", "", 1).isdigit():
-        return text
+    if "," not in text:
+        try:
+            return [float(text)]
+        except ValueError:
+            return text
     return list(numbers_between(",", flag, text, "numbers with commas between them", float))
 
 

@@ -34,6 +34,7 @@ CASES = [
     ("a", "lines", ["--clip", "0.1,", "--title", "", "--inches", "9x4"],
      {"clip": (0.1, None), "title": "", "size": (9, 4)}),
     ("a", "lines", ["--scale", "symlog", "--metric", "accuracy"], {"scale": "symlog", "metric": "accuracy"}),
+    ("a", None, ["--levels", "2e-1"], {"levels": [0.2]}),
     ("a", None, ["--levels", "0.1,0.5,2", "--aspect", "fill"], {"levels": [0.1, 0.5, 2], "aspect": "fill"}),
     ("both", None, TWO, {"metric": ["loss@test", "loss"]}),
     ("both", "multiples", [*TWO, "--over", "surface"], {"metric": ["loss@test", "loss"], "over": "surface"}),
