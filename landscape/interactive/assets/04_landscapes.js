@@ -131,7 +131,7 @@ function differenceOf(first, second, { metrics, scales, used, plateaus, note, es
     used: own(used),
     plateaus: own(plateaus),
     facts: [["difference", title], ...(metrics ? [["landscape", first.title]] : [["first", first.title], ["second", second.title]])],
-    names: metrics ? mapping([]) : first.names,
+    names: mapping(metrics ? [] : Object.entries(first.names).map(([name, about]) => [name, { ...about, text: `difference of ${about.text}` }])),
     metrics: mapping(pairs.map(([name, one, two]) => [name, first.metrics[one].map((value, index) => value - second.metrics[two][index])])),
     estimates: mapping(pairs.map(([name]) => [name, estimate])),
     origin: { x: 0, y: 0, metrics: {}, status: PENDING, label: "origin", named: false },

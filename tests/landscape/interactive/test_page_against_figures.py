@@ -181,6 +181,8 @@ class TestInTheBrowser:
             # Both leave out the colours of a sign that does not occur.
             expected = heights(*scale_of(drawn.norm), drawn.ax.get_ylim())
             np.testing.assert_allclose(opened.data("map", "grid", "zmin", "zmax"), expected, rtol=1e-12, atol=1e-300)
+            (on_page,) = opened.data("map", "grid", "colorbar")
+            assert on_page["title"]["text"].partition(" (")[0] == drawn.ax.get_ylabel().partition(" (")[0]
             # Failed counts more than pending, as in the figures.
             assert opened.data("map", "gaps", "z")[0][0][0] == 1
 
