@@ -40,11 +40,11 @@ def choose_scale(
     """Chooses how to draw values; NaN and infinities are ignored.
 
     "auto" is logarithmic where all values are positive (or zero) and span more than a decade, logarithmic around zero
-    where there are both signs and the largest size is more than 100 times the median one, else linear. It is also linear for a metric that is no loss and has values
-    from 0 to 1, such as an accuracy: its distance from 0 has no special meaning. 95 % of the values get at least 60 %
-    of the colours: outliers that would take more are clipped, and the label says so. Shares are never clipped. Lines
-    lie at round numbers spaced like the scale; where these leave nearly all of a smooth surface without a line, at
-    quantiles, and the label says so.
+    where there are both signs and the largest size is more than 100 times the median one, else linear. It is also
+    linear for a metric that is no loss and has values from 0 to 1, such as an accuracy: its distance from 0 has no
+    special meaning. 95 % of the values get at least 60 % of the colours: outliers that would take more are clipped, and
+    the label says so. Shares are never clipped. Lines lie at round numbers spaced like the scale; where these leave
+    nearly all of a smooth surface without a line, at quantiles, and the label says so.
 
     Args:
         values: any shape.

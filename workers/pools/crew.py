@@ -104,9 +104,9 @@ class Crew:
         if any(other.partition != description.partition for other in found):
             self.ask_all("ask", "load", *vectors, far_points, description.partition)
         # Memory may have run out for some of them.
-        plans = sorted((other.plan for other in found), key=lambda plan: plan.batch_size or 0)
-        self.description = replace(description, notes=description.notes + self._others_notes, plan=plans[-1])
-        self.follow(plans[0])
+        smallest, largest = (pick((other.plan for other in found), key=_size) for pick in (min, max))
+        self.description = replace(description, notes=description.notes + self._others_notes, plan=largest)
+        self.follow(smallest)
         self._warn_of_notes(known)
 
     def _warn_of_notes(self, known: Sequence[str] = ()) -> None:
@@ -264,6 +264,10 @@ class Crew:
 
     def _others(self) -> str:
         return "the other one goes on" if len(self.workers) == 1 else f"the other {len(self.workers)} go on"
+
+
+def _size(plan: MeasurementPlan) -> int:
+    return plan.batch_size or 0
 
 
 def _died(worker: CrewWorker) -> str:
