@@ -87,8 +87,6 @@ def forget_without_samples(data: LandscapeData) -> None:
 
 
 def _make_pending(data: LandscapeData, again: Bool[np.ndarray, "*grid"]) -> None:
-    for place in map(tuple, np.argwhere(again & (data.status == PointStatus.FAILED)).tolist()):
-        data.errors.pop(error_label("grid", place), None)
     data.status[again] = PointStatus.PENDING
     data.metrics.pop(LOSS_ERROR, None)
     for values in data.metrics.values():

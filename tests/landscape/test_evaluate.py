@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from examples import ALL, batch_norm, bowl, bowl_loss
-from landscape_examples import write_landscape
 from torch.utils.data import DataLoader
 
 from collectors.networks.readers import describe_network, read_network
@@ -16,7 +15,6 @@ from landscape import Landscape, LandscapeError, MeasurementPlan, evaluate, line
 from landscape.errors import LandscapeFormatError
 from landscape.grid.data import DirectionsData, LandscapeData
 from landscape.grid.experiment import GridExperiment
-from landscape.grid.landscape_file import read_landscape
 from landscape.planes import custom_plane, plane_through
 from landscape.record.checks import PointStatus
 from landscape.record.run import Run
@@ -162,19 +160,6 @@ def test_the_origin_must_reproduce_the_files_value(path):
 
     with pytest.raises(NondeterministicLossError, match="after the file's own value"):
         measure(another_loss, output=path)
-
-
-def test_a_point_that_is_to_be_measured_again_has_no_traceback(path):
-    measure(output=path)
-    data = read_landscape(path)
-    data.status[1, 2], data.metrics["loss"][1, 2] = PointStatus.FAILED, np.nan
-    data.errors |= {"grid/1,2": "the other way round"}
-    write_landscape(path, data)
-    with pytest.warns(UserWarning, match="the budget of"):
-        measure(output=path, budget=1e-6)
-    found = Landscape.load(path)
-    assert found.status[1, 2] != PointStatus.FAILED
-    assert not found.errors
 
 
 def test_the_first_failed_point_is_one_of_the_grid():
