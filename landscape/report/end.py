@@ -105,7 +105,7 @@ def _stationary(
         moves = "but it is not certain that the loss falls: training or samples may be noisy"
         if trend is not None and trend.number.low > 0:
             moves = "and the loss rises"
-        elif risen := _has_risen(findings):
+        elif risen := _has_risen(findings, str(curvature.attributes["unit"])):
             moves = risen
         return Unknown(f"not known: the gradient is not zero there, {moves}")
     if not bends:
@@ -211,13 +211,12 @@ def _slope(line: LandscapeData) -> float:
     return float((line.loss[2] - line.loss[0]) / (line.x[2] - line.x[0]))
 
 
-def _has_risen(findings: Findings) -> str:
+def _has_risen(findings: Findings, unit: str) -> str:
     """Returns in words since when the loss has risen by more than half of its range; "" where it has not."""
     numbers, losses = _losses(findings)
     if not len(losses) or not losses[-1] - losses.min() > np.ptp(losses) / 2:
         return ""
     place = int(np.argmin(losses))
-    unit = unit_of(findings.path) if findings.path is not None else "checkpoint"
     return f"and the loss has risen since {unit} {numbers[place]}, from {losses[place]:.4g} to {losses[-1]:.4g}"
 
 

@@ -361,6 +361,11 @@ def test_a_loss_that_grows_without_an_end_has_risen(tmp_path):
     assert re.fullmatch("not known: the gradient is not zero there, and the loss .*ris.*", verdict)
 
 
+def test_a_loss_that_has_risen_along_a_straight_path_names_the_epoch(tmp_path):
+    verdict = report_on(tmp_path, np.linspace(2, 3, 5)[:, None] * np.ones((1, 4))).answers[1].verdict
+    assert "the loss has risen since epoch 0, from " in verdict
+
+
 class Frozen(Point):
     """A point of which only the first coordinate is trained."""
 
