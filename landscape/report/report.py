@@ -159,11 +159,11 @@ def _unknown(findings: Findings, run: AnyPath, folder: AnyPath, chosen: Mapping[
         if left := along.status_counts[PointStatus.PENDING]:
             texts.append(f"The sharpness at {left} of {len(along.number)} checkpoints: the budget ended before.")
         texts += [f"The sharpness along the run: {text.removesuffix('.')}." for text in failures(along)]
-    if curvature is not None and curvature.weights > curvature.eigenvalues.shape[1]:
+    if curvature is not None and (left := curvature.weights - curvature.eigenvalues.shape[1]) > 0:
         end = str(curvature.number[0])
         passes = int(curvature.forward_passes[0] / max(int(curvature.products[0]), 1) * 160)
         texts.append(
-            f"Most of the {curvature.weights:,} eigenvalues: the {curvature.top} largest ones and the lowest one were "
+            f"{left:,} of the {curvature.weights:,} eigenvalues: the {curvature.top} largest ones and the lowest one were "
             f"measured. The density of all of them costs about as much as {passes} losses of all samples: "
             + command("curvature", "--numbers", end, "--top", "1", "--density", "4x40", "--name", "density")
         )
