@@ -163,8 +163,8 @@ def _unknown(findings: Findings, run: AnyPath, folder: AnyPath, chosen: Mapping[
         end = str(curvature.number[0])
         passes = int(curvature.forward_passes[0] / max(int(curvature.products[0]), 1) * 160)
         texts.append(
-            f"{left:,} of the {curvature.weights:,} eigenvalues: the {curvature.top} largest ones and the lowest one were "
-            f"measured. The density of all of them costs about as much as {passes} losses of all samples: "
+            f"{left:,} of the {curvature.weights:,} eigenvalues: the {curvature.top} largest ones and the lowest one "
+            f"were measured. The density of all of them costs about as much as {passes} losses of all samples: "
             + command("curvature", "--numbers", end, "--top", "1", "--density", "4x40", "--name", "density")
         )
     if around is not None:
