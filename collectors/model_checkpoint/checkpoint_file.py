@@ -16,6 +16,7 @@ from ..files.places import check_can_be_directory
 from ..networks.readers import read_network
 from ..networks.weight_space import State, is_extra_state
 from ..validation import check_choice, check_instance, check_path
+from ..weights.wrapped_names import COUNT_OF_AVERAGES
 from .archive import Archive, TrainingState, read_archive, storable_extra_states, write_archive
 from .config import check_info_value
 from .encryption import ENCRYPTION_MODES, check_encryption, check_key
@@ -161,7 +162,11 @@ def load_weights(network: Any, weights: State, extra_states: Mapping[str, Any], 
     # Another program's file has them as tensors among the weights.
     more = {name: to_tensor(array) for name, array in weights.items() if is_extra_state(name)}
     shapes = {name: array.shape for name, array in weights.items() if not is_extra_state(name)}
-    names = weight_space(network).check_state(where, shapes)
+    space = weight_space(network)
+    # Of an average's weights, a plain network takes all but how many were averaged.
+    if all(tensor.name != COUNT_OF_AVERAGES for tensor in space.tensors):
+        shapes.pop(COUNT_OF_AVERAGES, None)
+    names = space.check_state(where, shapes)
     with torch.no_grad():
         for info, tensor in named_tensors(network):
             tensor.copy_(to_tensor(weights[names[info.name]]))

@@ -319,6 +319,9 @@ def test_a_saved_network_of_its_own(folder):
     assert not np.array_equal(loaded.weights["weight"], model.network.weight.detach())
     other = torch.optim.swa_utils.AveragedModel(nn.Linear(3, 2))
     loaded.load_into(other)
+    plain = nn.Linear(3, 2)
+    loaded.load_into(plain)
+    assert torch.equal(plain.weight, average.module.weight)
     # It can be resumed all the same: the weights of both networks are there.
     resumed = build()
     resumed.train(2, batches(), resume_from=file)
