@@ -117,7 +117,7 @@ class ModelCheckpoint(BuiltInCallback):
             _after_hooks(run_context, lambda: self._end(run, run_context))
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
-        if self._run is not None and self._config.exception_save:
+        if self._run is not None and self._config.exception_save and not in_evaluation(run_context):
             is_saved = self._run.save_exception(run_context)
             if is_saved and isinstance(run_context, TrainingContext) and run_context.update.is_moving:
                 error.add_note(

@@ -102,6 +102,9 @@ class SummaryCollection:
         """Leaves out what networks capture while they are evaluated."""
         self._evaluating = True
 
+    def abandon_evaluation(self) -> None:
+        self._evaluating = False
+
     def end_evaluation(self, params: Parameters) -> None:
         """Records how an evaluation ended, under the training step that it followed (0 without any)."""
         self._evaluating = False

@@ -90,7 +90,12 @@ class CollectingCallback(BuiltInCallback):
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
         """Leaves a directory behind that can be analysed as far as training came."""
-        self._finish(error)
+        if in_evaluation(run_context) and self._entered and self._entered[-1]:
+            # The training around an evaluation that failed may go on.
+            if self._records is not None:
+                self._records.abandon_evaluation()
+        else:
+            self._finish(error)
 
     def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
         # An evaluation inside a training, which enters its callbacks too, does not end that.

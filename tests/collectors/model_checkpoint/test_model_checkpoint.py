@@ -381,6 +381,17 @@ def test_an_exception_leaves_the_steps_that_were_done_if_asked_for(hook, step, s
     assert names(folder) == expected
 
 
+def test_an_evaluation_that_fails_inside_a_training_leaves_nothing(folder):
+    def evaluate(run_context):
+        with pytest.raises(ArithmeticError, match="failed"):
+            model.eval(batches(), [checkpoint, LambdaCallback(on_eval_step_end=fail)])
+
+    model = build()
+    checkpoint = ModelCheckpoint("CKP", folder, CheckpointConfig(3, exception_save=True))
+    model.train(1, batches(), [checkpoint, At("on_train_step_end", 3, evaluate)])
+    assert names(folder) == ["CKP-1_3", "CKP-1_4"]
+
+
 def test_an_interrupt_is_an_exception(folder):
     interrupt = At("on_train_step_begin", 3, Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):

@@ -520,6 +520,24 @@ def test_overwriting_removes_what_collectors_recorded_and_nothing_else(tmp_path)
     assert steps_of(tmp_path, "loss/auto") == [1]
 
 
+def test_an_evaluation_that_fails_inside_a_training_ends_nothing(tmp_path):
+    def fail(run_context):
+        raise ArithmeticError("in an evaluation")
+
+    def evaluate(run_context):
+        if run_context.original_args().cur_step_num == 1:
+            with pytest.raises(ArithmeticError, match="in an evaluation"):
+                trained.eval(pictures(), [watching, LambdaCallback(on_eval_step_end=fail)])
+
+    network = convolutional()
+    trained = model(network)
+    watching = only(tmp_path, "collect_metric", collect_freq=1, collect_landscape={"intervals": [range(4)]})
+    network.register_forward_hook(lambda layer, i, output: watching.capture("scalar", "largest", output.max()))
+    trained.train(1, pictures(), [watching, LambdaCallback(on_train_step_end=evaluate)])
+    assert steps_of(tmp_path, "loss/auto") == steps_of(tmp_path, "largest") == [1, 2, 3]
+    assert RunDirectory(tmp_path).present_numbers == [0, 1, 2, 3]
+
+
 def overwrite_by_training(folder):
     options = {"collect_landscape": LANDSCAPE, "existing": "overwrite", "keep_default_action": False}
     model().train(1, pictures(), SummaryCollector(folder, **options))
