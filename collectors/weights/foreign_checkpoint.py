@@ -230,6 +230,11 @@ def _named(
     wanted = [name for name in present if not name.startswith(RESERVED_PREFIX)]
     of_lightning = isinstance(content, Mapping) and "pytorch-lightning_version" in content
     found = plain_names(str(path), wanted, strip_prefix=strip_prefix, of_lightning=of_lightning)
+    if not found.held and isinstance(content, Mapping) and "encryption" in content:
+        raise CheckpointError(
+            f"checkpoint {path} is encrypted ({content['encryption']}). Put its weights into a network, "
+            "load_checkpoint(path, dec_key).load_into(network), and save that with save_checkpoint(network, path)."
+        )
     if not found.held:
         raise CheckpointError(f"checkpoint {path} holds no tensors.")
     check_not_adapters_alone(str(path), found.held)

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from collectors import import_checkpoints
+from collectors import import_checkpoints, save_checkpoint
 from collectors.errors import CheckpointError, CheckpointWriteError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.networks.torch_network import to_array, to_tensor
@@ -67,6 +67,12 @@ def check_refused(folder, paths, match, error=CheckpointError, **options):
         import_checkpoints(folder / "run", paths, **options)
     assert names(folder) == before
     return str(caught.value)
+
+
+def test_encrypted_checkpoints_are_named_as_such(tmp_path):
+    paths = [save_checkpoint(SmallNetwork(), tmp_path / f"epoch-{n}", enc_key=bytes(16)) for n in range(3)]
+    match = r"epoch-0\.safetensors is encrypted \(AES-GCM\)\. .*load_checkpoint\(path, dec_key\)"
+    check_refused(tmp_path, paths, match)
 
 
 def assert_run(run, unit, states):
