@@ -245,6 +245,22 @@ def test_what_an_evaluation_that_fails_leaves_is_of_the_training(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run-2_4_breakpoint.safetensors"]
 
 
+def test_files_later_than_composers_checkpoint_stay_after_a_resume(tmp_path):
+    def ours():
+        return InComposer(ModelCheckpoint("run", tmp_path / "ours", CheckpointConfig(2, keep_checkpoint_max=9)))
+
+    keep = cases.SaveAfterFirstEpoch(tmp_path / "checkpoint")
+    keep.trainer = cases.trainer(callbacks=[ours(), keep], model=linear_model(), max_duration="2ep")
+    keep.trainer.fit()
+    keep.trainer.close()
+    first = {file: file.read_bytes() for file in (tmp_path / "ours").iterdir()}
+    run_trainer([ours()], model=linear_model(), load_path=str(tmp_path / "checkpoint"))
+    assert {file: file.read_bytes() for file in first} == first
+    assert {file.stem for file in {*(tmp_path / "ours").iterdir()} - {*first}} == {
+        "run_1-2_2", "run_1-2_4", "run_1-3_2", "run_1-3_4",
+    }  # fmt: skip
+
+
 def test_what_in_composer_refuses():
     with pytest.raises(ValueError, match="callbacks must be given"):
         InComposer()
