@@ -111,13 +111,20 @@ class CrewRun:
     def _feed(self, worker: CrewWorker) -> Iterator[Any]:
         """Gives a worker its next chunks; yields what could not even be read."""
         while not worker.starting and len(worker.in_flight) < self._in_flight:
-            speed = worker.speed.seconds_per_point or math.inf
-            if worker.in_flight and (speed > CHUNK_SECONDS or worker.in_flight[0].chunk.alone):
-                return  # the speed is not known yet, or too slow for waiting to cost anything, or it is under suspicion
+            if worker.in_flight and not self._may_wait(worker):
+                return
             chunk = self._queue.next(worker.speed, idle=not worker.in_flight)
             if chunk is None:
                 return
             yield from self._send(worker, chunk)
+
+    def _may_wait(self, worker: CrewWorker) -> bool:
+        """Whether another chunk may wait behind what a worker has."""
+        chunk, speed = worker.in_flight[0].chunk, worker.speed.seconds_per_point
+        if speed is None or chunk.alone:
+            return False  # the speed is not known yet, or the chunk is under suspicion
+        # Slow points need none, and a budget may end before it is begun; weights are read meanwhile.
+        return speed <= CHUNK_SECONDS or chunk.is_state
 
     def _send(self, worker: CrewWorker, chunk: Chunk) -> Iterator[Any]:
         """Gives a worker a chunk; yields the failure of weights that this process must read, and cannot."""
