@@ -131,8 +131,7 @@ def plane_along_eigenvectors(
     if not found.converged[rows].all():
         warn_user(
             f"the eigenvectors {which} have not converged after {found.products} products: eigenvalues {listed}, "
-            f"residuals {_listed(errors)}. More products: the max_products of Measure.hessian_plane, whose plane any "
-            "measurement takes.",
+            f"residuals {_listed(errors)}. Raise max_products of Measure.hessian_plane; measurements take its plane.",
         )
     if run.progress:
         text = f"eigenvalues {listed} ({which})"

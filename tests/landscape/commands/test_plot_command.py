@@ -86,7 +86,7 @@ def curvature_data():
             ("a", "--style paper --levels quantile", (1360, 1230)),
             ("a", "--levels 0.1,0.5,2 --scale linear", (1675, 914)),
             ("unfinished", "", (1675, 867)),
-            ("one", "", (1280, 929)),
+            ("one", "", (1280, 1333)),
             ("a", "--aspect fill", (1280, 1270)),
             ("line", "", (1280, 880)),
             ("line", "--metric loss --metric accuracy", (1280, 880)),
