@@ -100,7 +100,9 @@ def test_every_kind(folder, tmp_path, files, options, size):
     result = plot(*(folder / f"{name}.h5" for name in files.split()), "-o", output, *options.split())
     assert result.stdout.split() == [str(output)]
     with Image.open(output) as picture:
-        assert picture.size == size
+        assert picture.size[0] == size[0]
+        # Older versions of matplotlib lay text out a little higher.
+        assert picture.size[1] == pytest.approx(size[1], rel=0.02)
         colors = picture.convert("RGB").getcolors(picture.width * picture.height)
     assert len(colors) > 50
 
