@@ -15,6 +15,11 @@ class SampleLossesError(CallbackFunctionError, ValueError):
     """What callback_fn returns gives no loss for each sample, which groups and keep_samples need."""
 
 
+def quotes_user(error: Exception) -> bool:
+    """Whether an error's text is what the user's own code raised, which is shown as it is."""
+    return isinstance(error, CallbackFunctionError) and not isinstance(error, SampleLossesError)
+
+
 class SamplesError(LandscapeError):
     """The data set cannot be measured: it is empty, unlabelled, or gives other samples each time."""
 

@@ -20,7 +20,7 @@ from collectors.files.places import is_url, with_slashes
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
 from collectors.weights.foreign_checkpoint import CHECKPOINT_SUFFIXES
-from workers.errors import CallbackFunctionError, SampleLossesError
+from workers.errors import CallbackFunctionError, quotes_user
 
 from ..record.option import Option
 from ..record.writer import noting_files
@@ -85,9 +85,7 @@ def options_named(options: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except (LandscapeError, TypeError, ValueError, OSError) as error:
-        # What the user's own function said is quoted as it is.
-        is_quoted = isinstance(error, CallbackFunctionError) and not isinstance(error, SampleLossesError)
-        if len(error.args) == 1 and not is_quoted:
+        if len(error.args) == 1 and not quotes_user(error):
             error.args = (as_typed(str(error)),)
         if "collect_landscape={" in str(error):
             error.add_note("The command line has no option for that; collect_landscape is an argument in Python.")

@@ -156,6 +156,8 @@ def _has_its_plane(file: FoundFile) -> bool:
 
 def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[str, str]) -> list[object]:
     """Returns what was typed for a curvature file, as far as it differs from what is meant without it."""
+    from ..curvature.data import vectors_place
+
     assert file.header is not None
     said, table = file.header.attributes, options_of(RunCurvatureOptions)
     typed = [word for name in _OF_CURVATURE for word in _words(flags[name], said.get(name), table[name])]
@@ -172,7 +174,7 @@ def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[st
     if numbers != contents.run.present_numbers:
         typed += [flags["numbers"], ",".join(map(str, numbers))]
     stem = file.place.stem.rpartition("_")[0]
-    if any((file.place.parent / f"{file.place.stem}_vectors_{number}.safetensors").exists() for number in numbers):
+    if any(vectors_place(file.place, number).exists() for number in numbers):
         typed.append(flags["keep_vectors"])
     return [*typed, *([] if stem == "curvature" else [flags["name"], stem])]
 

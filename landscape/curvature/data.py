@@ -102,20 +102,21 @@ class Eigenvectors:
         return align(MemoryState(self.state, "the weights of the eigenvectors"), self.space)
 
 
-def _place(path: AnyPath, data: CurvatureData, row: int) -> AnyPath:
-    return path.parent / f"{path.stem}_vectors_{int(data.number[row])}.safetensors"
+def vectors_place(path: AnyPath, number: int) -> AnyPath:
+    """Returns where the eigenvectors of a checkpoint lie, beside the curvature file."""
+    return path.parent / f"{path.stem}_vectors_{number}.safetensors"
 
 
 def write_vectors(path: AnyPath, data: CurvatureData, row: int, vectors: Eigenvectors) -> None:
     """Writes eigenvectors beside the curvature file, replacing older ones once the new ones are on the disk."""
     directions = {f"eigenvector_{index}": direction for index, direction in enumerate(vectors.directions)}
     entries = {"space": vectors.space.to_json(), **_whose(data, row)}
-    _EIGENVECTORS.write(_place(path, data, row), {"state": vectors.state, **directions}, entries)
+    _EIGENVECTORS.write(vectors_place(path, data.number[row]), {"state": vectors.state, **directions}, entries)
 
 
 def has_vectors(path: AnyPath, data: CurvatureData, row: int) -> bool:
     try:
-        file = CheckpointFile(_place(path, data, row))
+        file = CheckpointFile(vectors_place(path, data.number[row]))
     except (CheckpointError, OSError):
         return False
     return not _differences(file, data, row)
@@ -126,7 +127,7 @@ def read_vectors(data: CurvatureData, row: int) -> Eigenvectors:
     called = f"the eigenvectors of {data.attributes.get('unit')} {int(data.number[row])}"
     if data.path is None:
         raise LandscapeNotFoundError(f"{called} were not kept. {_KEEP}")
-    place = _place(data.path, data, row)
+    place = vectors_place(data.path, data.number[row])
     if not place.exists():
         raise LandscapeNotFoundError(f"{called} were not kept: there is no file {place}. {_KEEP}")
     try:

@@ -15,13 +15,7 @@ from collectors.run_directory.directory import RunDirectory
 from collectors.summary.recorded_values import recorded_training
 from collectors.validation import wrong_type
 from collectors.weights.aligned import AlignedState, align
-from workers.errors import (
-    CallbackFunctionError,
-    FrozenNetworkError,
-    NondeterministicLossError,
-    SampleLossesError,
-    SamplesError,
-)
+from workers.errors import FrozenNetworkError, NondeterministicLossError, SamplesError, quotes_user
 from workers.evaluator import EvaluatorDescription
 from workers.measuring.checks import check_same_values
 from workers.pools.first_call import FirstCall, other_random_numbers
@@ -53,8 +47,7 @@ def check_run(run: RunDirectory, callback_fn: Callable[[], Any], chosen: Mapping
         check.look()
     except (LandscapeError, TypeError, ValueError) as error:
         about, expected, remedy = next(known for kind, known in _RAISED.items() if isinstance(error, kind))
-        is_quoted = isinstance(error, CallbackFunctionError) and not isinstance(error, SampleLossesError)
-        kind = QuotedFinding if is_quoted else Finding
+        kind = QuotedFinding if quotes_user(error) else Finding
         check.findings.append(kind(about, str(error), expected, f"{remedy} The rest was not looked at."))
     return Diagnosis(tuple(check.findings), tuple(check.facts), check.compared.rows if check.compared else ())
 

@@ -122,12 +122,12 @@ class GridExperiment(Experiment[LandscapeData]):
         self.left_out = len(self._same)
         for part, row in self._same:
             checkpoints[list(PARTS).index(part)][row] = False
-        parts = [grid.reshape(-1), *checkpoints]
-        todo = np.concatenate(parts)
-        ours = np.fromiter((self._is_ours(index) for part in parts for index in range(len(part))), bool, len(todo))
-        self.left_out += int((todo & ~ours).sum())
-        todo &= ours
-        return todo
+        todo = [grid.reshape(-1), *checkpoints]
+        if self.sampling.share is not None:
+            ours = [status & [self._is_ours(index) for index in range(len(status))] for status in todo]
+            self.left_out += sum(int(status.sum()) for status in todo) - sum(int(status.sum()) for status in ours)
+            todo = ours
+        return np.concatenate(todo)
 
     def forecast(self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run) -> str:
         text = str(self._forecast(record, pool, run, self._checkpoint_tasks(record)))

@@ -81,7 +81,7 @@ class ActorPool(Pool):
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
         """Measures tasks, each exactly once; what a dead or slow worker has is measured elsewhere."""
-        yield from CrewRun(self._crew, tasks, is_over=TasksInTime.clock_of(tasks))
+        yield from CrewRun(self._crew, tasks)
 
     def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
         found: SampleLosses | None = self._crew.ask_one("ask", "sample_losses", points)
@@ -92,9 +92,8 @@ class ActorPool(Pool):
         crew, neighbours = self._crew, self._crew.most_on_one_node()
         crew.forget_speeds()
         try:
-            found = (task.beside(neighbours) for task in tasks)
-            is_over = TasksInTime.clock_of(tasks)
-            yield from CrewRun(crew, found, in_flight=1, result=CurvatureResult, is_over=is_over)
+            found = TasksInTime((task.beside(neighbours) for task in tasks), TasksInTime.clock_of(tasks))
+            yield from CrewRun(crew, found, in_flight=1, result=CurvatureResult)
         finally:
             crew.forget_speeds()
 

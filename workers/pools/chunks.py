@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..evaluator import PassCost
-from ..pool import CurvatureTask, PointTask, Task
+from ..pool import CurvatureTask, PointTask, Task, TasksInTime
 
 CHUNK_SECONDS = 1.0
 KILLS_BEFORE_SPLIT = 3
@@ -44,14 +44,8 @@ class Chunk:
 class ChunkQueue:
     """The tasks that no worker has yet, read as they are needed; the last chunks are small, so all end together."""
 
-    def __init__(
-        self,
-        tasks: Iterable[Task | CurvatureTask],
-        workers: int,
-        pass_cost: PassCost | None = None,
-        is_over: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._is_over = is_over
+    def __init__(self, tasks: Iterable[Task | CurvatureTask], workers: int, pass_cost: PassCost | None = None) -> None:
+        self._is_over = TasksInTime.clock_of(tasks)
         self._pass = 0 if pass_cost is None else pass_cost.points
         self._last_pass = 0
         self._tasks = iter(tasks)

@@ -9,7 +9,7 @@ import pickle
 import statistics
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..pool import CurvatureTask, Result, Task, WeightsTask
@@ -35,17 +35,11 @@ class CrewRun:
     """Measures tasks, read as they are needed, on a crew; iterates over their results."""
 
     def __init__(
-        self,
-        crew: Crew,
-        tasks: Iterable[Task | CurvatureTask],
-        *,
-        in_flight: int = 2,
-        result: type[Any] = Result,
-        is_over: Callable[[], bool] = lambda: False,
+        self, crew: Crew, tasks: Iterable[Task | CurvatureTask], *, in_flight: int = 2, result: type[Any] = Result
     ) -> None:
         self._crew, self._in_flight, self._result = crew, in_flight, result
         self._actors = crew.actors
-        self._queue = ChunkQueue(tasks, len(crew.workers), crew.pass_cost, is_over)
+        self._queue = ChunkQueue(tasks, len(crew.workers), crew.pass_cost)
         self._unsettled: set[Chunk] = set()
         self._next_theft = -math.inf
 

@@ -28,7 +28,6 @@ from .ray_session import RaySession, is_on_a_cluster
 
 _LOOK_SECONDS = 1.0
 _FRESH_SECONDS = 0.1  # for which Ray's process is taken for alive
-_FRESH_SECONDS = 0.1  # for which Ray's process is taken for alive
 _NODES_SECONDS = 2.0
 
 
@@ -47,9 +46,9 @@ class RayActors(Actors):
         self, calls: Sequence[Any], *, count: int = 1, seconds: float | None = None
     ) -> tuple[list[Any], list[Any]]:
         end = math.inf if seconds is None else time.monotonic() + seconds
+        self._look()
         while True:
             timeout = min(max(end - time.monotonic(), 0.0), _LOOK_SECONDS)
-            self._look()
             done, late = self.ray.wait(list(calls), num_returns=count, timeout=timeout)
             self._look()
             if len(done) >= count or time.monotonic() >= end:

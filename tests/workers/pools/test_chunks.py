@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.evaluator import PassCost
-from workers.pool import PointTask, StateTask
+from workers.pool import PointTask, StateTask, TasksInTime
 from workers.pools.chunks import KILLS_BEFORE_SPLIT, Chunk, ChunkQueue, MeasuredSpeed
 
 
@@ -143,7 +143,8 @@ def test_tasks_are_read_no_further_than_needed():
 
 def test_no_chunk_is_given_out_after_the_time_is_over():
     over = []
-    queue = ChunkQueue((PointTask(index, (0.0,)) for index in range(100)), 4, None, lambda: bool(over))
+    tasks = (PointTask(index, (0.0,)) for index in range(100))
+    queue = ChunkQueue(TasksInTime(tasks, lambda: bool(over)), 4)
     assert len(queue.next(MeasuredSpeed(), idle=True).tasks) == 1
     over.append(True)
     assert queue.next(MeasuredSpeed(), idle=True) is None

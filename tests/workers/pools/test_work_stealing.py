@@ -167,7 +167,7 @@ class TestShareOfTheIdealSpeed:
         use_clock(monkeypatch, crew.ray)
         end = crew.ray.now + 180
         tasks = TasksInTime(points(100_000), lambda: crew.ray.now > end)
-        results = list(CrewRun(crew, tasks, is_over=tasks.is_over))
+        results = list(CrewRun(crew, tasks))
         assert crew.ray.now <= end + max(2.5 * CHUNK_SECONDS, 1.01 * seconds)
         assert len(results) >= 0.95 * 4 * 180 / seconds
 
