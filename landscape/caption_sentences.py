@@ -122,12 +122,14 @@ def off_plane_text(landscape: LandscapeData, metric: str) -> str:
     return capital(found) if found else ""
 
 
-def points_text(landscape: LandscapeData) -> str:
+def points_text(landscape: LandscapeData, metric: str) -> str:
     shape = " × ".join(str(size) for size in reversed(landscape.shape))
-    adaptive = sampling_text(landscape)
+    adaptive = sampling_text(landscape, metric)
     if adaptive is not None:
         report: Mapping[str, Any] = landscape.attributes.get("sampling") or {}
         within = "" if report.get("tolerance") is None else f" within a tolerance of {100 * report['tolerance']:.2g} %"
+        if within and metric != "loss":
+            within += f" of the {called(landscape, 'loss')}"
         return f"{shape} points, sampled adaptively{within}: {adaptive}"
     left = landscape.status_counts[PointStatus.PENDING]
     return f"{shape} points" + (f", of which {left} are not measured yet" if left else "")

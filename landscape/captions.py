@@ -127,7 +127,7 @@ def difference_caption(
     sentences = [
         *about,
         path_text(ours) if look.get("trajectory", True) else "",
-        *of_each({side: points_text(item) for side, item, _ in each}),
+        *of_each({side: points_text(item, metric) for side, item, metric in each}),
         *of_each({side: samples_sentence(item, metric) for side, item, metric in each}),
         f"Colours change at zero, below which {sides_called[0]} is lower",
         scale_text(found.scale(options), "Colours"),
@@ -152,7 +152,7 @@ def barriers_caption(ways: Mapping[str, LandscapeData], **look: Any) -> Caption:
     heights = {name: _rise_text(line, metric) for name, line in ways.items()}
     sentences = [
         *of_each({way: _about(name, line) for (way, line), name in zip(ways.items(), names, strict=True)}),
-        *of_each({way: points_text(line) for way, line in ways.items()}),
+        *of_each({way: points_text(line, metric) for way, line in ways.items()}),
         *of_each({way: samples_sentence(line, metric) for way, line in ways.items()}),
         "A barrier is the largest rise above the straight line between the values of both ends (dotted)",
         *of_each({way: capital(text) for way, text in heights.items()}),
@@ -177,7 +177,7 @@ def profile_caption(landscape: LandscapeData, metrics: Sequence[str], **look: An
     sentences = [
         _about(what, landscape),
         off_plane_text(landscape, main) if with_path else "",
-        points_text(landscape),
+        points_text(landscape, main),
         *of_each({name: samples_sentence(landscape, each) for name, each in zip(names, shown, strict=True)}),
         scale_text(left, "Left axis" if right else "Vertical axis"),
         scale_text(right_scale(landscape, right), "Right axis") if right else "",
@@ -250,7 +250,7 @@ def _caption(sentences: list[str], alt: list[str], *landscapes: LandscapeData) -
 
 def _made(what: str, landscape: LandscapeData, metric: str, *paths: str) -> list[str]:
     """Returns what a picture shows and where it lies, how far the path is from it, and how it was measured."""
-    return [_about(what, landscape), *paths, points_text(landscape), samples_sentence(landscape, metric)]
+    return [_about(what, landscape), *paths, points_text(landscape, metric), samples_sentence(landscape, metric)]
 
 
 def _about(what: str, landscape: LandscapeData) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.networks.weight_space import some_names
 from workers.measurement_plan import plan_text
 from workers.metric_names import MetricName, other_datasets
 
@@ -100,7 +101,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
         ("random directions", None if moves is None else f"biases and the parameters of normalization layers {still}"),
         ("eigenvectors", eigenvectors_text(landscape)),
         ("points", ", ".join(f"{count} {status.name.lower()}" for status, count in counts if count)),
-        ("sampling", sampling_text(landscape)),
+        ("sampling", _sampling_of_all(landscape)),
         ("complete", _complete(landscape)),
         ("intervals", f"{known.get('unit', '-')}s {_intervals(intervals)}" if intervals else None),
         ("steps per epoch", known.get("step_per_epoch")),
@@ -134,26 +135,35 @@ def failures(landscape: LandscapeData, at_most: int) -> list[str]:
     return [*texts, f"... and {left} more"] if left > 0 else texts
 
 
-def sampling_text(landscape: LandscapeData) -> str | None:
-    """Returns how well the interpolated points are known; None where there are none."""
+def sampling_text(landscape: LandscapeData, metric: str = "loss") -> str | None:
+    """Returns how well a metric is known at the interpolated points; None where there are none."""
     report = landscape.attributes.get("sampling") or {}
     if not report.get("interpolated"):
         return None
     done, left = (landscape.status_counts[status] for status in (PointStatus.MEASURED, PointStatus.PENDING))
     counts = [f"{done} of {landscape.status.size} points measured, {report['interpolated']} interpolated"]
     parts = [", ".join(counts + [f"{left} without a value"] * bool(left))]
-    if report["held_out"] and report["held_out_error"] is not None:
+    estimates_this = metric == "loss"
+    if estimates_this and report["held_out"] and report["held_out_error"] is not None:
         parts.append(
             f"largest error at {report['held_out']} held-out points {100 * report['held_out_error']:.2g} %, root mean "
             f"square {100 * report['held_out_rms']:.2g} %"
         )
-    if report["share_beyond_95"] is not None:
+    if estimates_this and report["share_beyond_95"] is not None:
         parts.append(
             f"with 95 % confidence at most {100 * report['share_beyond_95']:.2g} % of the interpolated points are "
             f"beyond the tolerance of {100 * report['tolerance']:.2g} %"
         )
-    *estimates, missed = sampling_notes(landscape)
+    *estimates, missed = sampling_notes(landscape, metric)
     return "; ".join([parts[0], *estimates, *parts[1:], missed])
+
+
+def _sampling_of_all(landscape: LandscapeData) -> str | None:
+    text = sampling_text(landscape)
+    others = [
+        name for name in landscape.metrics if name != "loss" and not MetricName.read(name, landscape.metrics).is_error
+    ]
+    return f"{text}; of {some_names(others, str)} no error is estimated" if text and others else text
 
 
 def explained_variance_text(landscape: LandscapeData) -> str | None:

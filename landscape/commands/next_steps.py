@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def has_values(measured: Any) -> bool:
 
 def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str, str]]:
     """Returns what can be done with a run: the purpose, and the command; ``flags`` are those of ``curvature``."""
-    function = function_of(contents)
+    function = next(_functions(contents.files), PLACEHOLDER)
     # A name that moves a terminal's cursor is shown above, without what it does.
     files = [file for file in contents.files if file.typed.isprintable()]
     shares = [file for file in files if _share_of(file)]
@@ -80,12 +80,12 @@ def steps_text(contents: RunContents, steps: Sequence[tuple[str, str]]) -> str:
     lines: list[str] = []
     for purpose in dict.fromkeys(purpose for purpose, _ in steps):
         lines += [f"To {purpose}:", *(f"  {command}" for other, command in steps if other == purpose)]
-    function = function_of(contents)
     if any(PLACEHOLDER in command for _, command in steps):
         lines.append(f"{PLACEHOLDER} is your function: it returns the loss, the network, the data and the metrics.")
-    elif any(function in command for _, command in steps) and not _is_found(function):
-        module = function.partition(":")[0]
-        lines.append(f"What has --function {function} runs in the folder where the module {module} lies.")
+    for function in dict.fromkeys(_functions(contents.files)):
+        if any(function in command for _, command in steps) and not _is_found(function):
+            module = function.partition(":")[0]
+            lines.append(f"What has --function {function} runs in the folder where the module {module} lies.")
     if len(contents.run.present_numbers) < _FEWEST:
         lines.append(
             f"A plane needs three checkpoints, but {len(contents.run.present_numbers)} are there; train longer."
@@ -93,10 +93,13 @@ def steps_text(contents: RunContents, steps: Sequence[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def function_of(contents: RunContents) -> str:
-    said = [file.header.attributes.get("function") for file in contents.files if file.header is not None]
-    # The text comes from a file, which somebody else may have written.
-    return next((text for text in said if isinstance(text, str) and _FUNCTION.fullmatch(text)), PLACEHOLDER)
+def _functions(files: Iterable[FoundFile]) -> Iterator[str]:
+    """Yields the functions with which files were measured, as they were typed."""
+    for file in files:
+        text = None if file.header is None else file.header.attributes.get("function")
+        # The text comes from a file, which somebody else may have written.
+        if isinstance(text, str) and _FUNCTION.fullmatch(text):
+            yield text
 
 
 def _lacks_landscapes(contents: RunContents) -> bool:
@@ -131,6 +134,7 @@ def _continuing(
     header = file.header
     if header is None or header.complete:
         return
+    function = next(_functions([file]), function)
     if file.being_measured:
         yield "watch what is being measured", _typed("plot", file.typed, "--watch")
     elif file.word == "curvature":

@@ -65,6 +65,15 @@ def test_of_adaptive_sampling_the_tolerance_is_said():
     assert "Each measurement is on 64 samples." in text_of(data)
 
 
+def test_of_a_metric_that_adaptive_sampling_does_not_look_at_no_error_is_given():
+    data = with_test_set(build_adaptive())
+    assert "held-out points" in text_of(data)
+    for text in (text_of(data, metric="loss@test"), text_of(data, metric="accuracy")):
+        assert "sampled adaptively within a tolerance of 2 % of the loss on train" in text
+        assert "interpolated linearly, error not estimated" in text
+        assert not any(words in text for words in ("held-out", "confidence", "estimated error"))
+
+
 def test_the_scale_is_said_where_it_is_not_plain():
     data = build(10.0 ** np.linspace(-3, 3, 600).reshape(20, 30))
     assert "Colours: log scale" in text_of(data)

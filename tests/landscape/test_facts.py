@@ -92,6 +92,8 @@ def test_points_without_a_value_are_not_called_interpolated():
     assert report.interpolated > 0
     text = f"{report.measured - 2} of 1089 points measured, {report.interpolated} interpolated, 1 without a value; "
     assert told(Landscape(data))["sampling"].startswith(text)
+    data.metrics |= {name: data.loss for name in ("loss@test", "loss_stderr@test", "accuracy")}
+    assert told(Landscape(data))["sampling"].endswith("; of accuracy, loss@test no error is estimated")
 
 
 @pytest.mark.parametrize("rows", [None, 7])

@@ -126,6 +126,11 @@ def test_an_unfinished_landscape_is_continued_by_what_is_advised(copied):
     assert "landscape_0-4_pca.h5: pca, 3 x 3 points, 8 measured, 1 pending; not complete" in told
     (words,) = commands_of(told, "evaluate")
     assert words[2:] == ["run/landscape_0-4_pca.h5", "--size", "3", "--function", FUNCTION]
+    # Also where another file, which comes first, was measured with another function.
+    data = read_landscape(path)
+    data.attributes["function"] = "not_here:other_fn"
+    write_landscape(copied / "run/first.h5", data)
+    assert words in commands_of(info(copied), "evaluate")
     command(*words[1:], "--devices", "0", folder=copied)
     again = Landscape.load(path)
     assert again.complete
