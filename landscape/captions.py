@@ -25,14 +25,14 @@ from .caption_sentences import (
 )
 from .drawing.look import Look, check_dimensions
 from .drawing.sheet import shared_scale, topology_scale
-from .drawing.texts import network_name, precision_notes
-from .figures.barriers import barrier_text, barriers_scale
+from .drawing.texts import network_name, placed_barrier_text, precision_notes
+from .figures.barriers import barriers_scale
 from .figures.difference import subtract
 from .figures.kinds import KINDS
 from .figures.multiples import SHARED_KINDS, picture_scales, uncertainty_metrics, usual_kind
 from .figures.profile import left_scale, right_scale, sides
 from .grid.data import LandscapeData
-from .grid.differences import ends_of_way, highest_rise
+from .grid.differences import ends_of_way
 from .scales.landscape_scale import known
 from .topology.topology import find_topology, topology_text, wanted_topology
 
@@ -149,7 +149,7 @@ def barriers_caption(ways: Mapping[str, LandscapeData], **look: Any) -> Caption:
     metric = look.get("metric", "loss")
     lines = list(ways.values())
     names = [called(line, metric) for line in lines]
-    heights = {name: _rise_text(line, metric) for name, line in ways.items()}
+    heights = {name: placed_barrier_text(line, metric) for name, line in ways.items()}
     sentences = [
         *of_each({way: _about(name, line) for (way, line), name in zip(ways.items(), names, strict=True)}),
         *of_each({way: points_text(line, metric) for way, line in ways.items()}),
@@ -269,8 +269,3 @@ def _files(landscapes: Sequence[LandscapeData]) -> tuple[str, ...]:
         return stems
     words = ("the first", "the second")
     return words if len(stems) == 2 else tuple(f"number {place}" for place in range(1, len(stems) + 1))
-
-
-def _rise_text(line: LandscapeData, metric: str) -> str:
-    rise = highest_rise(line, metric)
-    return barrier_text(rise) + (f" at {rise.at:.3g} of the way" if rise.height > 0 else "")

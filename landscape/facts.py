@@ -18,6 +18,7 @@ from .drawing.texts import (
     kind_text,
     main_dataset,
     network_name,
+    placed_barrier_text,
     precision_name,
     precision_notes,
     printable,
@@ -113,6 +114,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
         ("precision", rounding and f"{precision}: {rounding}, so small differences between points are rounding"),
         ("measured in", plan_text(known.get("measurement_plan"))),
         *((name, value_range(values, landscape.status)) for name, values in landscape.metrics.items()),
+        ("between the networks", placed_barrier_text(landscape) if _is_whole_way(landscape) else None),
         ("minima", minima_text(landscape)),
         ("origin", nameless if landscape.origin.role == ORIGIN else landscape.origin.label(unit)),
         *who_is_there(landscape),
@@ -126,6 +128,12 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
         *(("failed", text) for text in failures(landscape, failures_at_most)),
     ]
     return [(name, str(value)) for name, value in rows if value is not None and str(value)]
+
+
+def _is_whole_way(landscape: LandscapeData) -> bool:
+    """Returns whether it is a line or a curve from one network to another, measured from end to end."""
+    is_way = landscape.y is None and landscape.attributes.get("decomposition") in ("points", "path")
+    return is_way and landscape.complete and {0.0, 1.0} <= set(landscape.x.tolist())
 
 
 def failures(landscape: LandscapeData, at_most: int) -> list[str]:

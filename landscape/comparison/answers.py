@@ -60,7 +60,7 @@ class RecipeMean:
     high: float
     spread: float  # standard deviation between networks; NaN for fewer than two
     direction_spread: float  # of the rise between the directions of one network, the mean over networks
-    # How many would make what directions add to the networks' spread a tenth of it; None where they make most of it.
+    # How many would make what directions add to the spread's variance a tenth of that; None where they make most of it.
     directions_needed: int | None
 
 
@@ -212,13 +212,13 @@ def in_pairs(data: ComparisonData, first: str, second: str) -> tuple[Sequence[in
 
 
 def _directions_needed(rises: Float64[np.ndarray, "networks directions"]) -> int | None:
-    """Returns how many directions make their part of the spread between networks a tenth of the networks' own."""
+    """Returns how many directions make their part of the variance between networks a tenth of that."""
     count = rises.shape[1]
     # What all networks have in common of a direction moves none of them against the others.
     by_chance = noise_of(rises)
     between = float(rises.mean(1).var(ddof=1)) - by_chance / count
     # Where directions make most of the spread, what is left for the networks is too uncertain to say.
-    return math.ceil(by_chance / (0.01 * between)) if between > by_chance / count else None
+    return math.ceil(9 * by_chance / between) if between > by_chance / count else None
 
 
 def _row(answer: Answer) -> tuple[str, ...]:

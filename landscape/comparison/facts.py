@@ -162,8 +162,9 @@ def _spread_lines(means: list[RecipeMean], directions: int) -> list[str]:
 def _from_directions(needed: int | None, directions: int) -> str:
     if needed is None:
         return (
-            f"Most of that spread comes from which {directions} directions were drawn: more make the interval shorter."
+            f"Most of that spread's variance comes from which {directions} directions were drawn: with more, the "
+            "interval is shorter on average."
         )
     if needed <= directions:
-        return "At most a tenth of that spread comes from which directions were drawn."
-    return f"It would take {needed} directions until only a tenth of that spread comes from which of them are drawn."
+        return "At most a tenth of that spread's variance comes from which directions were drawn."
+    return f"With {needed} directions, a tenth of that spread's variance would come from which of them are drawn."

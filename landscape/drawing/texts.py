@@ -16,7 +16,7 @@ from collectors.shapes import UInt8
 from workers.metric_names import MetricName, other_datasets
 
 from ..grid.data import LOSS_ERROR, LandscapeData, PlaneGeometry
-from ..grid.differences import own_values_text
+from ..grid.differences import Rise, highest_rise, own_values_text
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP
 from ..planes.pca import is_almost_nothing, percentages
 from ..record.checks import PointStatus
@@ -313,6 +313,20 @@ def sampling_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
     if metric == "loss" and not report["reached"] and report.get("mode") != "full":
         notes.append(f"the tolerance of {100 * report['tolerance']:.2g} % is not reached")
     return [*notes, *missed_notes(landscape)]
+
+
+def barrier_text(rise: Rise) -> str:
+    if math.isnan(rise.height):
+        return "no barrier: an end has no finite value"
+    if rise.height:
+        error = f" ± {rise.stderr:.2g}" if math.isfinite(rise.stderr) else ""
+        return f"barrier {number_text(rise.height)}{error}"
+    return "no barrier" + (f" (at most {rise.limit:.2g}, 95 %)" if math.isfinite(rise.limit) else "")
+
+
+def placed_barrier_text(line: LandscapeData, metric: str = "loss") -> str:
+    rise = highest_rise(line, metric)
+    return barrier_text(rise) + (f" at {rise.at:.3g} of the way" if rise.height > 0 else "")
 
 
 def own_values_note(landscape: LandscapeData, metric: str, *, short: bool = False) -> str | None:

@@ -14,11 +14,10 @@ from collectors.validation import wrong_type, wrong_value
 from ..drawing.look import Axes, Look
 from ..drawing.path import halo, stroke
 from ..drawing.sheet import Kind, Sheet, begin, set_value_axis, shared_scale
-from ..drawing.texts import axis_label, between, metric_text, network_name, plain
+from ..drawing.texts import axis_label, barrier_text, between, metric_text, network_name, plain
 from ..grid.data import LandscapeData
-from ..grid.differences import Rise, chord_of, highest_rise
+from ..grid.differences import chord_of, highest_rise
 from ..scales.landscape_scale import known
-from ..scales.levels import number_text
 from ..scales.scale import Scale
 from .contour import CONTOUR
 
@@ -115,15 +114,6 @@ def barriers_scale(lines: Sequence[LandscapeData], look: Look) -> Scale:
     if isinstance(scale := look.get("scale"), Scale):
         return scale
     return shared_scale(BARRIERS, lines, {"scale": "linear", **look, "trajectory": True})
-
-
-def barrier_text(rise: Rise) -> str:
-    if math.isnan(rise.height):
-        return "no barrier: an end has no finite value"
-    if rise.height:
-        error = f" ± {rise.stderr:.2g}" if math.isfinite(rise.stderr) else ""
-        return f"barrier {number_text(rise.height)}{error}"
-    return "no barrier" + (f" (at most {rise.limit:.2g}, 95 %)" if math.isfinite(rise.limit) else "")
 
 
 def _draw_way(sheet: Sheet, index: int, name: str, line: LandscapeData) -> None:

@@ -154,9 +154,9 @@ def test_how_much_of_a_spread_comes_from_the_directions_is_said_of_each_recipe(r
     first, second = found.summary().splitlines()[-2:]
     one, other = found.attributes["recipes"]
     assert first.startswith(f"{one}: spread between networks 0.7")
-    assert first.endswith("At most a tenth of that spread comes from which directions were drawn.")
+    assert first.endswith("At most a tenth of that spread's variance comes from which directions were drawn.")
     assert second.startswith(f"{other}: spread between networks 0.00")
-    assert "It would take 113 directions until only a tenth of that spread comes from which of th" in second
+    assert "With 11 directions, a tenth of that spread's variance would come from which of them are drawn." in second
 
 
 def test_two_networks_answer_for_themselves_alone(recipes):

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import re
 import warnings
 
 import digits_networks
@@ -13,6 +14,7 @@ from two_networks import INPUTS, TARGETS, barrier_between, build, callback_fn, o
 
 from landscape import Landscape, evaluate, line_between, random_plane
 from landscape.errors import PlaneError
+from landscape.facts import page_facts
 from landscape.functions import barrier
 from landscape.paths.barrier import Barrier
 from workers import FunctionEvaluator, OwnLoss
@@ -31,6 +33,8 @@ def test_barrier_is_the_largest_rise_of_plain_pytorch_with_its_paired_error():
     errors = found.landscape["loss_stderr"][[0, round(10 * at), 10]]
     assert stderr != pytest.approx(np.sqrt(errors**2 @ [(1 - at) ** 2, 1, at**2]), rel=0.05)
     assert repr(found).startswith(f"Barrier({height:.4g} ± {stderr:.2g} at t = {at:.3g}; losses at the ends ")
+    facts = dict(page_facts(found.landscape))
+    assert re.fullmatch(rf"barrier [\d.]+ ± {stderr:.2g} at {at:.3g} of the way", facts["between the networks"])
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
