@@ -17,6 +17,7 @@ from workers.users_code import warn_user
 
 from ..errors import LandscapeFormatError
 from ..grid.data import LandscapeData
+from ..grid.kept_plane import find_kept
 from ..planes.plane_file import directions_path
 from ..record.checks import PointStatus
 from ..record.hdf5 import LANDSCAPE, BoundedReader, member_names, put, read_attribute
@@ -107,8 +108,10 @@ def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
 def _directions(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
     ratio = landscape.explained_variance_ratio
     members = {} if ratio is None or len(ratio) != 2 else {"explained_variance_ratio_": ratio}
-    path = None if landscape.path is None else directions_path(landscape.path)
-    return members if path is None or not path.exists() else members | _vectors(CheckpointFile(path))
+    path = find_kept(landscape)
+    if path is None and landscape.path is not None and directions_path(landscape.path).exists():
+        warn_user(f"the directions in {directions_path(landscape.path)} are left out: they are another landscape's.")
+    return members if path is None else members | _vectors(CheckpointFile(path))
 
 
 def _vectors(file: CheckpointFile) -> dict[str, NDArray[Any]]:

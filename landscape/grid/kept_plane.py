@@ -18,7 +18,7 @@ from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CU
 from ..planes.from_checkpoints import plane_of_runs, random_plane_of
 from ..planes.networks import Network, networks_in
 from ..planes.plane import Plane
-from ..planes.plane_file import directions_path, write_plane
+from ..planes.plane_file import directions_path, find_directions, write_plane
 from ..planes.projection import project
 from ..record.checks import PointStatus
 from ..record.driver import Stored
@@ -50,11 +50,15 @@ def curvature_attribute(plane: Plane) -> dict[str, Any]:
 
 def read_kept(path: AnyPath, identity: Mapping[str, Any]) -> Plane | None:
     """Returns the plane that is kept beside a landscape file; None where it is missing or of another identity."""
-    place = directions_path(path)
-    if not place.exists():
-        return None
-    plane = Plane.load(str(place))
-    return plane if plane.identity == dict(identity) else None
+    place = find_directions(path, dict(identity))
+    return None if place is None else Plane.load(str(place))
+
+
+def find_kept(stored: LandscapeData) -> AnyPath | None:
+    """Returns where the plane of a landscape is kept beside its file; None where it is missing or another one's."""
+    identity = stored.attributes.get("identity")
+    plane = identity.get("plane") if isinstance(identity, Mapping) else None
+    return None if stored.path is None else find_directions(stored.path, plane)
 
 
 def keep_plane(stored: Stored[LandscapeData], plane: Plane, run: Run) -> Plane:
@@ -236,7 +240,7 @@ def _check_is_of_a_run(stored: LandscapeData, path: AnyPath) -> None:
         "pca": ("goes through checkpoints of no run, or of several", OTHER_GRID),
     }.get(str(kind), ("goes through weights of no run", OTHER_GRID))
     # Control points of a curve are in a file of their own, and never beside the landscape.
-    beside = "" if kind == "path" else f", and {directions_path(path).name}, which would hold them, is not beside it"
+    beside = "" if kind == "path" else f", and no {directions_path(path).name} of this plane is beside it"
     raise PlaneError(f"the plane of landscape file {path} {made}, which the file does not hold{beside}. {remedy}")
 
 

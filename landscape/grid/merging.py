@@ -20,7 +20,7 @@ from ..record.identity import check_identity
 from ..replacing import check_no_input
 from .checkpoints import PARTS
 from .data import LandscapeData
-from .kept_plane import have_same_vectors, other_directions, says_nothing
+from .kept_plane import find_kept, have_same_vectors, other_directions, says_nothing
 from .landscape_file import read_landscape, save_landscape
 from .resume import Overlap, grid_text, note_changes, see_runs_from
 from .samples import KeptLosses
@@ -40,8 +40,7 @@ def merge_files(files: Sequence[str | os.PathLike[str]], output: str | os.PathLi
     path = check_path("output", output)
     check_no_input("output", path, different)
     landscapes = [read_landscape(file) for file in different]
-    places = [directions_path(item.path) for item in landscapes if isinstance(item.path, Path)]
-    planes = [place for place in places if isinstance(place, Path) and place.exists()]
+    planes = [place for place in map(find_kept, landscapes) if isinstance(place, Path)]
     if planes:
         check_directions(path)
         kept = directions_path(path)

@@ -19,7 +19,6 @@ from workers.users_code import warn_user
 
 from ..planes.extent import check_extent, spans
 from ..planes.plane import Axes, Plane
-from ..planes.plane_file import directions_path
 from ..record.driver import Stored, carry_out, open_record
 from ..record.identity import function_attribute
 from ..record.run import Run
@@ -30,7 +29,7 @@ from ..sampling.sampling import share_of
 from .data import LandscapeData
 from .experiment import GridExperiment, check_same_network
 from .forecast import SurveyReport, fewest_points
-from .kept_plane import CURVATURE, find_run_of, keep_plane, measured_options, plane_of, sampling_settings
+from .kept_plane import CURVATURE, find_kept, find_run_of, keep_plane, measured_options, plane_of, sampling_settings
 from .landscape_file import LANDSCAPE_FILE, read_landscape
 from .measuring import A_PLANE
 from .resume import UNDER_WAY, Overlap, grid_text
@@ -135,8 +134,8 @@ def regrid(
     # Named whole, as every measured file is: what it is called may be typed in another folder.
     path, before = (place.absolute() if isinstance(place, Path) else place for place in (written, file))
     directory = None
-    saved = directions_path(file)
-    if plane is None and (run_directory is None or CURVATURE in source.attributes) and saved.exists():
+    is_kept = plane is None and (run_directory is None or CURVATURE in source.attributes)
+    if (saved := find_kept(source) if is_kept else None) is not None:
         plane = Plane.load(str(saved))
     elif plane is None:
         directory = find_run_of(source, file, run_directory)

@@ -85,6 +85,18 @@ def directions_path(landscape_path: AnyPath) -> AnyPath:
     return landscape_path.parent / f"{landscape_path.stem}_directions.safetensors"
 
 
+def find_directions(landscape_path: AnyPath, identity: Any) -> AnyPath | None:
+    """Returns where the plane of an identity is kept beside its landscape; None where it is missing or another one."""
+    place = directions_path(landscape_path)
+    if not place.exists():
+        return None
+    # Older files hold directions alone, and imported landscapes have no identity.
+    if identity is None or "plane" not in CheckpointFile(place).metadata:
+        return place
+    kept = _PLANE.read(place, lambda file: json.loads(file.metadata["plane"])["identity"])
+    return place if kept == identity else None
+
+
 def check_directions(landscape_path: AnyPath) -> None:
     """Raises LandscapeWriteError where the file for the plane of a landscape is there and holds no plane."""
     _PLANE.check_replaceable(directions_path(landscape_path))

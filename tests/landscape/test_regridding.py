@@ -23,6 +23,7 @@ from landscape.functions import refine, widen
 from landscape.grid.landscape_file import read_landscape
 from landscape.grid.resume import UNDER_WAY
 from landscape.planes import custom_plane, plane_through, random_line
+from landscape.planes.plane_file import directions_path
 from landscape.record.checks import PointStatus
 from workers import FunctionEvaluator
 
@@ -212,6 +213,7 @@ def test_a_file_elsewhere_says_where_its_run_is(trained, tmp_path):
     assert landscape.attributes["run_directory"] == "../run"
     (tmp_path / "project").rename(tmp_path / "moved")
     path = tmp_path / "moved" / "pictures" / landscape.path.name
+    bowl_plane().save(directions_path(path))  # what another landscape of that name left
     assert refine(path, batch_norm, factor=2, **HOW).loss.shape == (5, 5)
     shutil.move(path, tmp_path / "alone.h5")
     text = r"without the checkpoints .* Pass the run directory as run=, or in Python plane="
@@ -258,6 +260,15 @@ def test_a_landscape_of_another_plane_keeps_the_directions_that_lie_beside_it(tm
     assert digest(beside) == before
     evaluate(other, bowl, size=3, output=path, plan=PLAN, save_directions=True, overwrite=True, **HOW)
     assert digest(beside) != before
+
+
+def test_directions_that_an_overwritten_landscape_left_are_not_those_of_the_new_one(tmp_path):
+    path = measure(tmp_path / "a.h5", 3, save_directions=True).path
+    other = custom_plane(bowl()[1], [{"weight": np.array(SECOND)}, {"weight": np.array(FIRST)}])
+    evaluate(other, bowl, size=3, output=path, overwrite=True, **HOW)
+    with pytest.raises(PlaneError, match=r"and no a_directions\.safetensors of this plane is beside it"):
+        refine(path, bowl, factor=2, **HOW)
+    assert refine(path, bowl, factor=2, plane=other, **HOW).loss.shape == (5, 5)
 
 
 def test_several_data_sets_and_runs_that_joined_stay(trained, tmp_path):

@@ -163,6 +163,16 @@ def test_directions_of_unknown_order(tmp_path):
         assert list(file) == ["explained_variance_ratio_"]
 
 
+def test_directions_of_another_landscape(tmp_path):
+    directions = [{"weight": np.array([1.0, 0.5, 0.0, 0.0])}, {"weight": np.array([0.0, 0.0, -2.0, 1.0])}]
+    first, second = (custom_plane(bowl()[1], pair) for pair in (directions, directions[::-1]))
+    surveyed(first, bowl, tmp_path)
+    how = {"overwrite": True, "progress": False, "device_ids": [0]}
+    replaced = evaluate(second, bowl, size=3, output=tmp_path / "a.h5", **how)
+    with pytest.warns(UserWarning, match=r"a_directions\.safetensors are left out: they are another landscape's"):
+        assert [path.name for path in replaced.export(tmp_path / "again.h5", "li")] == ["again.h5"]
+
+
 def written_as_theirs(path, x, y, values, **more):
     """Writes a surface as their ``crunch`` does: declared (nx, ny), filled in the order of (ny, nx)."""
     with h5py.File(path, "w") as file:

@@ -17,6 +17,7 @@ from landscape.facts import summary_text
 from landscape.functions import merge, refine
 from landscape.grid.landscape_file import read_landscape
 from landscape.planes.from_weights import pca_plane
+from landscape.planes.plane_file import directions_path
 from landscape.record.checks import PointStatus
 from workers.errors import NondeterministicLossError
 
@@ -165,6 +166,15 @@ def test_a_plane_beside_the_shares_goes_beside_the_whole(tmp_path):
     merge([tmp_path / "1.h5", tmp_path / "2.h5"], tmp_path / "other" / "whole.h5")
     finer = refine(tmp_path / "other" / "whole.h5", callback_fn, factor=2, **QUIET)
     assert finer.loss.shape == (5, 5)
+
+
+def test_a_plane_of_another_landscape_beside_the_shares_stays_there(shares, tmp_path):
+    files = [tmp_path / share.name for share in shares[:2]]
+    for file, share in zip(files, shares, strict=False):
+        file.write_bytes(share.read_bytes())
+    pca_plane([trained(seed) for seed in range(1, 4)], network=trained(0)).save(directions_path(files[0]))
+    merge(files, tmp_path / "both.h5")
+    assert not directions_path(tmp_path / "both.h5").exists()
 
 
 def test_the_run_is_seen_from_where_the_whole_lies(tmp_path):
