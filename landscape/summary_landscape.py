@@ -315,7 +315,7 @@ def _find_jobs(
         for index, interval in list(enumerate(usable))[-len(drawn) :]:
             label = f"{interval[0]}-{interval[-1]}" + (f"_{index}" if ends.count(ends[index]) > 1 else "")
             place = folder / f"{stem}_{label}_pca{joined}{part}.h5"
-            jobs.append(_Job("pca", interval, place, single=len(usable) == 1))
+            jobs.append(_Job("pca", interval, place, single=len(settings.intervals) == 1))
     if result and directions != "pca":
         last = usable[-1][-1]
         label = "random" if directions == "random" else EigenvectorSettings.of_run(chosen).label

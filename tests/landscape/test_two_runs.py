@@ -149,6 +149,13 @@ def test_of_several_intervals_each_has_its_part(folder):
     assert second.checkpoints.number.tolist() == [1, 2, 3, 1, 2, 3]
 
 
+def test_an_interval_without_checkpoints_yet_does_not_give_its_part_to_another(folder):
+    settings = {**SETTINGS, "intervals": [[0, 1, 2], [7, 8, 9]]}
+    with pytest.warns(UserWarning, match=r"only 0 of the checkpoints of epochs \[7, 8, 9\]"):
+        (drawn,) = generate(folder, settings=settings, also=[folder / "adam"])
+    assert drawn.checkpoints.number.tolist() == [0, 1, 2, 0, 1, 2]
+
+
 def test_names_that_look_like_options_and_patterns(folder, monkeypatch):
     (folder / "sgd").rename(folder / "lr=0.1[a]")
     (folder / "adam").rename(folder / "lr=0.2[a]")
