@@ -111,7 +111,7 @@ def _wider(
     asked = None if limits is None else spans(limits, len(axes))
 
     def reaching(of: Plane) -> Axes:
-        ends = asked or [axis[[0, -1]].tolist() for axis in _listed(of.axes(3, margin))]
+        ends = asked or of.ends(margin)
         return _as_axes([wider_axis(axis, *span) for axis, span in zip(axes, ends, strict=True)])
 
     return Change(reaching, data.status.size)

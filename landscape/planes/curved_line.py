@@ -87,6 +87,11 @@ class CurvedLine(Plane):
             raise ValueError("limits and margin must be left out: a curve goes from 0 to 1.")
         return np.linspace(0, 1, check_sizes(size, 1)[0]), None
 
+    def ends(self, margin: float | None) -> list[tuple[float, float]]:
+        """Returns 0 and 1; a margin is refused."""
+        self.axes(3, margin)
+        return [(0.0, 1.0)]
+
     def point(self, coordinates: Sequence[float], buffers: str = "auto") -> dict[str, NDArray[Any]]:
         """Returns all parameters at (t,) and the first network's buffers, for only a pool has samples."""
         (t,) = coordinates

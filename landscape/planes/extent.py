@@ -82,16 +82,17 @@ def symmetric_axis(count: int, end: float) -> Float64[np.ndarray, " size"]:
     return (axis - axis[::-1]) / 2 * end
 
 
-def axis_holding(
+def ends_holding(
     axis: Float64[np.ndarray, " own"], values: Float64[np.ndarray, " n"], margin: float
-) -> Float64[np.ndarray, " size"]:
-    """Returns an axis that holds the values too: longer by whole steps, or spread anew where that takes too many."""
-    low, high = float(values.min()), float(values.max())
-    if axis[0] <= low and high <= axis[-1]:
-        return axis
-    room = margin * (max(high, axis[-1]) - min(low, axis[0]))
-    first = low - room if low < axis[0] else float(axis[0])
-    last = high + room if high > axis[-1] else float(axis[-1])
+) -> tuple[float, float]:
+    """Returns where an axis ends that holds the values too, with a margin beyond those that lie outside of it."""
+    low, high = float(values.min(initial=axis[0])), float(values.max(initial=axis[-1]))
+    room = margin * (high - low)
+    return low - room if low < axis[0] else low, high + room if high > axis[-1] else high
+
+
+def axis_reaching(axis: Float64[np.ndarray, " own"], first: float, last: float) -> Float64[np.ndarray, " size"]:
+    """Returns an axis that is longer by whole steps, or spread anew from first to last where that takes too many."""
     step = float(axis[-1] - axis[0]) / (len(axis) - 1)
     before, after = (math.ceil(way / step - 1e-9) for way in (axis[0] - first, last - axis[-1]))
     if before + after > (_MOST_LONGER - 1) * len(axis):

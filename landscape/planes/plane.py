@@ -25,7 +25,7 @@ from workers.measurement_options import BUFFER_POLICIES
 from ..roles import UNKNOWN, OriginRole, check_name
 from .axis_curvature import AxisCurvature
 from .directions import Direction, check_arrays_of, inner_product, norm
-from .extent import MARGIN, axes_around, axis_holding, check_extent, check_sizes, spans, symmetric_axis
+from .extent import MARGIN, axes_around, axis_reaching, check_extent, check_sizes, ends_holding, spans, symmetric_axis
 from .networks import Network, find_named, find_networks, joined, networks_text
 from .plane_file import read_plane, write_plane
 from .projection import ProjectedCheckpoints, Projection, check_independent, project
@@ -275,23 +275,32 @@ class Plane:
         """
         sizes = check_sizes(size, self.dimension)
         ends, margin = check_extent(limits, margin)
+        if ends is not None:
+            axes = [np.linspace(*span, count) for span, count in zip(spans(ends, self.dimension), sizes, strict=True)]
+        else:
+            axes = [axis_reaching(axis, *span) for axis, span in self._own_axes_and_ends(sizes, margin)]
+        return axes[0], axes[1] if self.dimension == 2 else None
+
+    def ends(self, margin: float | None) -> list[tuple[float, float]]:
+        """Returns how far each axis has to reach; those of ``axes`` go on to the end of a step."""
+        return [span for _, span in self._own_axes_and_ends([3] * self.dimension, margin)]
+
+    def _own_axes_and_ends(
+        self, sizes: Sequence[int], margin: float | None
+    ) -> list[tuple[NDArray[np.float64], tuple[float, float]]]:
+        """Returns the plane's own axes, each with the ends of one that holds the networks that were added, too."""
         share = MARGIN if margin is None else margin
         # The coordinates of the networks that the plane goes through come first, then those of all others.
         count = len(self.identity.get("checkpoints") or self.identity.get("points") or ())
         coordinates = [] if self.projection is None else self.projection.coordinates
-        spanning = [values[:count] for values in coordinates] if count else []
-        added = [values[count:] for values in coordinates if len(values) > count]
-        if ends is not None:
-            axes = [np.linspace(*span, count) for span, count in zip(spans(ends, self.dimension), sizes, strict=True)]
-        elif spanning:
-            axes = axes_around(spanning, sizes, share, self.norms, self.longest)
+        if count and coordinates:
+            axes = axes_around([values[:count] for values in coordinates], sizes, share, self.norms, self.longest)
         else:
             ends_at = [1.0] * self.dimension if self.curvature is None else self.curvature.half_widths(self.longest)
             wider = 1 + 2 * (margin or 0.0)
             axes = [symmetric_axis(count, end * wider) for count, end in zip(sizes, ends_at, strict=True)]
-        if added and ends is None:
-            axes = [axis_holding(axis, values, share) for axis, values in zip(axes, added, strict=True)]
-        return axes[0], axes[1] if self.dimension == 2 else None
+        added = [values[count:] for values in coordinates] or [np.empty(0)] * self.dimension
+        return [(axis, ends_holding(axis, values, share)) for axis, values in zip(axes, added, strict=True)]
 
     def point(self, coordinates: Sequence[float], buffers: str = "auto") -> dict[str, NDArray[Any]]:
         """Returns the network's state at a point of the plane: all parameters and buffers.

@@ -171,6 +171,16 @@ def test_a_wider_landscape_keeps_every_point(path, tmp_path, change):
     assert digest(path) == digest(at_once.path)
 
 
+def test_a_margin_adds_no_cell_beyond_what_it_asks_for_around_networks_that_were_added(tmp_path):
+    plane = bowl_plane().with_checkpoints(networks={"EMA": shifted(1.5 * np.array(FIRST))})
+    before = evaluate(plane, bowl, size=6, output=tmp_path / "a.h5", plan=PLAN, **HOW)
+    np.testing.assert_allclose(before.x[[0, -1]], [-1, 2.2])
+    # From -1.4 to a fifth of 2.9 beyond 1.5, which is 2.08.
+    wide = widen(before.path, bowl, plane=plane, margin=0.2, **HOW)
+    np.testing.assert_allclose(wide.x[[0, -1]], [-1.4, 2.2])
+    np.testing.assert_allclose(wide.y[[0, -1]], [-1.4, 1.4])
+
+
 @pytest.mark.slow
 def test_the_landscapes_of_a_run_need_nothing_but_the_file(trained, tmp_path):
     folder = tmp_path / "run"
