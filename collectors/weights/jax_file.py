@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import CheckpointError
 from ..files.file_kinds import ENOUGH_BYTES, check_file_kind, check_kind, damaged, reporting_damage
+from ..networks.weight_space import some_names
 
 MSGPACK, NPZ = ".msgpack", ".npz"
 ORBAX = "_METADATA"
@@ -74,6 +76,11 @@ def read_npz(path: Path) -> NamedArrays:
                 raise ValueError("its arrays are compressed: load it, and save it with numpy.savez")
         with np.load(path, allow_pickle=False) as arrays:
             dotted = {name.replace("/", "."): arrays[name] for name in arrays.files}
+    if lost := [name for name, values in dotted.items() if values.dtype.kind == "V"]:
+        raise CheckpointError(
+            f"checkpoint {path} does not say the type of {some_names(lost)}: archives of NumPy lose such types as "
+            "bfloat16. Save these arrays as float32, or all of them in a safetensors file."
+        )
     return {name.removeprefix(f"{_PARAMETERS}."): values for name, values in dotted.items()}, {}
 
 

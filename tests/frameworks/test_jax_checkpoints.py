@@ -113,6 +113,7 @@ def test_damaged_and_hostile_msgpacks_are_named(case, tmp_path):
     [
         (with_objects, "allow_pickle"),
         (lambda path: np.savez_compressed(path, a=np.zeros(1 << 20)), "compressed: load it"),
+        (lambda path: np.savez(path, a=np.ones(3, jax.numpy.bfloat16)), "lose such types as bfloat16"),
         (lambda path: path.write_bytes(b"PK\x03\x04" + bytes(40)), "damaged"),
         (lambda path: None, "does not exist"),
     ],
