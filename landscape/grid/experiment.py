@@ -331,6 +331,8 @@ class GridExperiment(Experiment[LandscapeData]):
 
     def _start(self, record: LandscapeData) -> None:
         record.attributes["sampling"] = self.sampling.begun()
+        if self.sampling.sampling == "adaptive":
+            record.attributes["seed"] = self.sampling.seed
         self.copied += tasks.copy_same(record, self._same)
 
     def _end(self, record: LandscapeData, adaptive: AdaptiveSampling, *, finished: bool) -> None:

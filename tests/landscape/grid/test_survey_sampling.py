@@ -138,6 +138,21 @@ def test_a_tolerance_of_the_loss_itself_that_is_not_reached_says_both(monkeypatc
     assert "95 %" not in text
 
 
+def test_what_goes_on_with_another_seed_says_that_one(tmp_path):
+    path, calls = tmp_path / "a.h5", []
+
+    def interrupted(place):
+        if len(calls) > 150:
+            raise KeyboardInterrupt
+        return valley(place)
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(interrupted, path, calls=calls, sampling="adaptive", seed=3)
+    assert Landscape.load(path).attributes["seed"] == 3
+    measure(valley, path, sampling="adaptive", seed=5)
+    assert Landscape.load(path).attributes["seed"] == 5
+
+
 @pytest.mark.slow
 def test_a_finished_adaptive_landscape_is_not_measured_again_and_can_be_completed(landscape, tmp_path):
     first, path, calls = landscape, shutil.copy(landscape.path, tmp_path), []
