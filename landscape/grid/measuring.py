@@ -29,7 +29,7 @@ from .experiment import GridExperiment, check_same_network, load_plane
 from .forecast import SurveyReport, fewest_points
 from .kept_plane import keep_plane
 from .landscape_file import LANDSCAPE_FILE
-from .tasks import keep_result
+from .tasks import keep_result, shares
 
 A_PLANE = "a Plane (from random_plane, pca_plane, plane_through, line_between)"
 """What is expected where a plane is, in words."""
@@ -135,7 +135,8 @@ class PointsExperiment(Experiment[LandscapeData]):
         return forecast_text(f"{len(todo)} points", 0, len(todo), "point", self._seconds, pool.workers)
 
     def results(self, record: LandscapeData, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> Iterator[Result]:
-        return pool.run(run.in_time(PointTask(("grid", row), place) for row, place in enumerate(self.places)))
+        points = (PointTask(("grid", row), shares(self.plane, place)) for row, place in enumerate(self.places))
+        return pool.run(run.in_time(points))
 
     def keep(self, record: LandscapeData, result: Result) -> int:
         keep_result(record, result)

@@ -16,7 +16,7 @@ from collectors.errors import CheckpointError
 from landscape import Landscape, Measure, evaluate, line_between
 from landscape.errors import LandscapeError, LandscapeWriteError, PlaneError
 from landscape.figures import plot_routes
-from landscape.functions import connect, measure_curvature
+from landscape.functions import connect, measure_curvature, measure_points
 from landscape.paths.barrier import Barrier
 from landscape.paths.fitting import write_curve
 from landscape.paths.path import Path
@@ -145,6 +145,12 @@ def test_landscape_of_a_path_says_what_it_is_and_is_continued(path, tmp_path):
     assert again.plot_profile().get_xlabel().startswith("along the curve from a to b")
     assert Barrier.of(again).height >= first.height
     assert [again.checkpoints.name[row] for row in again.checkpoints.networks] == ["a", "b"]
+
+
+def test_a_point_of_the_curve_is_that_of_its_landscape(path):
+    landscape = evaluate(path.line(), callback_fn, size=3, **OPTIONS)
+    found = measure_points(path.line(), callback_fn, [[0.5], [1.0]], **OPTIONS)
+    np.testing.assert_allclose(found["loss"], landscape.loss[1:], rtol=1e-5)
 
 
 def test_plane_holds_the_curve(path):
