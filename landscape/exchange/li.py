@@ -160,8 +160,10 @@ def _landscape(arrays: Mapping[str, NDArray[Any]], path: Path, loss: str | None)
             "the loss."
         )
     pending = metrics[loss] == _NOT_MEASURED
-    for name in {loss, *_ALWAYS_POSITIVE} & metrics.keys():
-        metrics[name][metrics[name] == _NOT_MEASURED] = np.nan
+    for name, values in metrics.items():
+        # Where the loss is there, -1 may be a value, such as an eigenvalue.
+        missing = pending | (name in (loss, *_ALWAYS_POSITIVE))
+        values[missing & (values == _NOT_MEASURED)] = np.nan
     metrics = {"loss": metrics.pop(loss), **metrics}
     if loss == "train_loss" and "test_loss" in metrics:
         # Two data sets of ours, whose surfaces are drawn on one scale.
