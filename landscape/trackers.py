@@ -28,6 +28,9 @@ from .record.options import RunOptions, documented, with_defaults
 from .summary_json import summary_json
 from .summary_landscape import SummaryLandscape
 
+# Names of files have 255; the trackers append a number, a digest and an ending.
+_MOST_BYTES = 200
+
 
 def log_to_tensorboard(
     landscape: Landscape, place: object = None, *, name: str | None = None, step: int = 0, **look: Unpack[Look]
@@ -89,14 +92,15 @@ def log_to_wandb(landscape: Landscape, run: Any = None, *, name: str | None = No
             "log_to_wandb found no active run of Weights & Biases. Call wandb.init(...) before, or pass the run that "
             "it returned as run=."
         )
+    # Its names have no other characters, and no more of them.
+    short = re.sub(r"[^\w.-]", "_", title, flags=re.ASCII)[:128]
+    artifact = wandb.Artifact(short, "landscape", metadata=summary_json(landscape))
     with tempfile.TemporaryDirectory() as folder:
         files = _write(landscape, Path(folder), title, look)
         shown: dict[str, Any] = {title: wandb.Image(str(files["picture"]))}
         if "page" in files:
             shown[f"{title}_page"] = wandb.Html(files["page"].read_text("utf-8"), inject=False)
         target.log(shown)
-        # Its names may have no other characters.
-        artifact = wandb.Artifact(re.sub(r"[^\w.-]", "_", title), "landscape", metadata=summary_json(landscape))
         for file in files.values():
             artifact.add_file(str(file))
         target.log_artifact(artifact)
@@ -169,11 +173,12 @@ def _imported(package: str, name: str) -> Any:
 def _checked(landscape: Landscape, name: object) -> str:
     check_instance("landscape", landscape, Landscape, "a Landscape")
     if name is None:
-        return "landscape" if landscape.path is None else landscape.path.stem
+        name = "landscape" if landscape.path is None else landscape.path.stem
     if not isinstance(name, str):
         raise wrong_type("name", "a str", name)
-    if not name.strip() or name.startswith("/") or ".." in name.split("/"):
-        raise wrong_value("name", "a name such as landscape or landscapes/end", name)
+    if not all(part.strip(" .") and len(os.fsencode(part)) <= _MOST_BYTES for part in name.split("/")):
+        expected = f"a name such as landscape or landscapes/end, of at most {_MOST_BYTES} bytes between two slashes"
+        raise wrong_value("name", expected, name)
     return name
 
 

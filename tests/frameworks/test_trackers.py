@@ -69,6 +69,14 @@ def test_a_run_that_is_given_is_taken(landscape, offline):
     assert [path.parent.name for path in media.rglob("*.png")] == ["surfaces"]
 
 
+@pytest.mark.parametrize("name", ["größe von 网络", "a" * 200], ids=["letters", "long"])
+def test_a_name_that_no_artifact_may_have(name, landscape, offline):
+    with wandb.init(project="landscapes") as run:
+        log_to_wandb(landscape, run, name=name)
+        (picture,) = (Path(run.dir) / "media").rglob("*.png")
+    assert picture.name.startswith(name)
+
+
 def test_weights_and_biases_without_a_run(landscape, offline):
     with pytest.raises(LandscapeError, match=r"found no active run .* Call wandb.init\(...\) before"):
         log_to_wandb(landscape)

@@ -88,7 +88,10 @@ def test_a_landscape_in_memory_needs_a_place(tmp_path):
     [
         (("a.h5",), {}, TypeError, "landscape must be a Landscape, but got str"),
         ((Landscape(build()),), {"name": 3}, TypeError, "name must be a str, but got int"),
-        ((Landscape(build()),), {"name": "../up"}, ValueError, "name must be a name such as landscape or"),
+        *(
+            ((Landscape(build()),), {"name": name}, ValueError, "name must be a name such as landscape or landscapes/e")
+            for name in ("../up", "landscapes/", ".", "é" * 101)
+        ),
     ],
 )
 def test_wrong_arguments(log, arguments, options, error, match):
