@@ -43,7 +43,7 @@ _OF_PLOT: Mapping[str, Option] = {
     **OPTIONS,
     **OF_PAGES,
     "caption": Option(False, help="Also write <output>_caption.txt: a caption with method, seeds and samples, and a "
-        "text for people who cannot see the picture, which goes into the picture's file too.", flags=("--caption",)),
+        "text for people who cannot see the picture, which a PNG, SVG or PDF holds too.", flags=("--caption",)),
 }  # fmt: skip
 
 
@@ -150,16 +150,16 @@ def plot(
             wanted[name] = value
     with options_named({"path": "--output", **({"kind": "--over"} if "over" in picture.options else {})}):
         drawn = picture(objects, wanted)
+    description = " ".join(item.alt for item in beside) or None
     with options_named({"path": "--output"}):
         if isinstance(drawn, figures.Rendering):
-            drawn.save(output)
+            drawn.save(output, description=description)
             # Standard output is the file's name, as for every picture.
             typer.echo("\n".join(drawn.caption), err=True)
         elif "path" not in picture.options:
             axes = drawn[0] if isinstance(drawn, list) else drawn
             # In print 300 dots per inch are asked for, on a screen 200 are enough.
             usual = 400 if STYLES[options["style"]]["paper"] else 200
-            description = " ".join(item.alt for item in beside) or None
             figures.save_figure(axes, output, dpi=dpi or usual, description=description)
         typer.echo(str(output))
         if beside:

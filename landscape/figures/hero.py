@@ -64,27 +64,36 @@ class Rendering:
     caption: tuple[str, ...]
     dpi: float
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | os.PathLike[str], *, description: str | None = None) -> Path:
         """Writes the picture as PNG and returns its path; the caption is in the file, as the text "Description".
 
         The same landscape gives the same bytes on the same machine.
 
+        Args:
+            path: a file that ends in .png.
+            description: what the picture shows, for people who cannot see it; it stands before the caption.
+
         Raises:
-            TypeError: ``path`` is no path.
+            TypeError: ``path`` is no path, or ``description`` is no text.
             ValueError: the name does not end in .png.
             FileWriteError: the file cannot be written; what was there is untouched.
         """
         target = check_png("path", path)
-        write_bytes(target, self._repr_png_())
+        if description is not None:
+            check_instance("description", description, str, "a str or None")
+        write_bytes(target, self._png(description))
         return target
 
     def _repr_png_(self) -> bytes:
+        return self._png(None)
+
+    def _png(self, description: str | None) -> bytes:
         from PIL import Image
         from PIL.PngImagePlugin import PngInfo
 
         words = PngInfo()
         words.add_itxt("Title", self.title)
-        words.add_itxt("Description", "\n".join(self.caption))
+        words.add_itxt("Description", "\n".join([description, *self.caption] if description else self.caption))
         words.add_itxt("Software", "summary-landscape")
         file = io.BytesIO()
         image = Image.fromarray(self.pixels)

@@ -208,7 +208,7 @@ def test_a_hero_is_the_picture_of_python_and_its_caption_goes_to_standard_error(
     output = tmp_path / "hero.png"
     options = ["--pixels", "640x480", "--labels", "--background", "white", "--interpolation", "linear", "--dpi", "200"]
     try:
-        found = plot(folder / "a.h5", "-o", output, "--kind", "hero", "--camera", "low", *options)
+        found = plot(folder / "a.h5", "-o", output, "--kind", "hero", "--camera", "low", "--caption", *options)
     except LandscapeRenderingError as error:
         pytest.skip(str(error))
     expected = Landscape.load(folder / "a.h5").plot_hero(
@@ -217,7 +217,10 @@ def test_a_hero_is_the_picture_of_python_and_its_caption_goes_to_standard_error(
     with Image.open(output) as stored:
         np.testing.assert_array_equal(np.asarray(stored), expected.pixels)
         assert stored.info["dpi"] == pytest.approx((200, 200), abs=0.1)
-    assert found.stdout == f"{output}\n"
+        described = stored.info["Description"].splitlines()
+    alt = Landscape.load(folder / "a.h5").caption("hero", camera="low", theme="light").alt
+    assert described == [alt, *expected.caption]
+    assert found.stdout.splitlines() == [str(output), str(tmp_path / "hero_caption.txt")]
     assert found.stderr.splitlines() == list(expected.caption)
 
 

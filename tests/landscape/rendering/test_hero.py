@@ -152,6 +152,13 @@ class TestWords:
             assert stored.info["dpi"] == pytest.approx((150, 150), abs=0.1)
             np.testing.assert_array_equal(np.asarray(stored), picture.pixels)
 
+    def test_a_description_stands_before_them(self, tmp_path):
+        picture = hero(build())
+        with Image.open(picture.save(tmp_path / "hero.png", description="A valley.")) as stored:
+            assert stored.info["Description"] == "\n".join(["A valley.", *picture.caption])
+        with pytest.raises(TypeError, match="description must be a str or None, but got int"):
+            picture.save(tmp_path / "hero.png", description=3)
+
     def test_labels_stand_below_and_the_picture_keeps_its_size(self):
         plain, labelled = (hero(build(), labels=labels, pixels=(900, 600)) for labels in (False, True))
         assert labelled.pixels.shape == plain.pixels.shape == (600, 900, 4)
