@@ -146,8 +146,7 @@ def page_html(
     ]
     parts = {
         "policy": "; ".join(policy),
-        # A file's name and its title may hold half a surrogate pair, which no text on a disk does.
-        "title": html.escape(heading).encode("utf-8", "replace").decode("utf-8"),
+        "title": html.escape(heading),
         "style": _joined(".css"),
         "content": json.dumps(content, ensure_ascii=True, allow_nan=False).translate(_LINE_ENDS),
         "plotly": tag,
@@ -158,7 +157,9 @@ def page_html(
 
 def filled(template: str, parts: Mapping[str, str]) -> str:
     """Returns a template of the assets with its parts, which are HTML."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset(template))
+    text = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset(template))
+    # A file's name and its title may hold half a surrogate pair, which no text on a disk does.
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def plotly_script() -> str:

@@ -24,6 +24,9 @@ from waiting import PATIENCE, wait_until
 
 from landscape import evaluate
 from landscape.cli import app
+from landscape.commands.page import charts
+from landscape.curvature.curvature import Curvature
+from landscape.curvature.data import CurvatureData
 from landscape.errors import LandscapeFormatError
 from landscape.interactive.watch import FileWatch, WatchServer
 from landscape.planes import custom_plane
@@ -268,6 +271,21 @@ class TestConnections:
 
 
 class TestServer:
+    def test_a_chart_whose_files_name_is_no_text(self, tmp_path):
+        path = tmp_path / "c\udcff.h5"
+        known, sizes = {"number": [0], "sha256": [""]}, {"pair": 1, "probe": 1, "step": 1}
+        attributes = {
+            "matrix": "hessian",
+            "top": 1,
+            "bottom": 0,
+            "unit": "epoch",
+            "weights": 1,
+            "normalization": "none",
+        }
+        Curvature(CurvatureData.empty(known, sizes, attributes)).save(path)
+        with WatchServer(path, charts=charts()) as server:
+            assert "c?.h5" in server.page().decode()
+
     def test_answers_its_own_address_only(self, server):
         assert server.server_address[0] == "127.0.0.1"
         path = urlsplit(server.address).path
