@@ -72,7 +72,7 @@ class Progress:
     version: str  # changes whenever the file does; empty while there is none
     # "waiting" (no file yet), "measuring", "complete", "stopped" (unfinished, nobody is writing) or "unreadable".
     phase: str
-    done: int  # points and checkpoints measured so far
+    done: int  # points and checkpoints measured or failed so far
     total: int
     text: str
 
@@ -157,7 +157,10 @@ class FileWatch:
             why = "another program has it open for writing" if self._locked else "it does not exist yet"
             return Progress(version, "waiting", 0, 0, f"Waiting for {self._path}: {why}.")
         done, total = _counts(self.record)
-        share = f"{done} of {total} measured ({100 * done // max(total, 1)} %)"
+        failed = sum(int((status == PointStatus.FAILED).sum()) for status in self.record.statuses)
+        measured = done - failed
+        share = f"{measured} of {total} measured ({100 * measured // max(total, 1)} %)"
+        share += f", {failed} failed" if failed else ""
         # Traces of a comparison come after its lines.
         if self.record.complete and (self.shown[1] is None or not is_being_written(self._path)):
             return Progress(version, "complete", done, total, f"Complete: {share}.")

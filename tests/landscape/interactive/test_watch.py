@@ -151,6 +151,22 @@ class TestFile:
         path.unlink()
         assert watch.look()[0].phase == "complete"
 
+    def test_failed_points_are_over_but_not_measured(self, example, tmp_path):
+        path = tmp_path / "a.h5"
+        for data, said in (
+            (example(), "Complete: 124 of 129 measured (96 %), 5 failed."),
+            (unfinished(example), "Stopped: 59 of 129 measured (45 %), 5 failed, and no process"),
+        ):
+            data.status[0, :5] = PointStatus.FAILED
+            write_landscape(path, data)
+            watch = FileWatch(path)
+            assert watch.progress.text.startswith(said)
+            with lock_landscape(path):
+                now = watch.look()[0]
+            assert now.done == (129 if data.complete else 64)
+            if not data.complete:
+                assert now.text == "Measuring: 59 of 129 measured (45 %), 5 failed."
+
     def test_another_program_has_it_open(self, example, tmp_path):
         path = tmp_path / "a.h5"
         write_landscape(path, example())
