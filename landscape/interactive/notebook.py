@@ -15,6 +15,7 @@ from ..drawing.missing import edges
 from ..drawing.path import path_times
 from ..drawing.texts import axis_label, metric_text, sampling_notes, short_axis_label, unescaped
 from ..grid.data import LandscapeData
+from ..record.checks import PointStatus
 from ..scales.frame import choose_frame
 from .content import note, title
 from .metric_views import MetricView, Picture, literal, metric_menu, metric_views
@@ -40,8 +41,9 @@ def notebook_figure(landscape: LandscapeData, camera: CameraChoice | None = None
             ``figures.Look``.
 
     Returns:
-        data and layout in plotly's terms; None where there is nothing to explore, because the loss has no finite
-        value, is the same everywhere, or a plane has one row or column: the picture says that in words.
+        data and layout in plotly's terms; None where the picture shows more: the loss has no finite value, or is the
+        same everywhere, a plane has one row or column, or some of its points are pending, which have coarse cells
+        there alone.
 
     Raises:
         ImportError: plotly is not installed.
@@ -52,7 +54,8 @@ def notebook_figure(landscape: LandscapeData, camera: CameraChoice | None = None
 
     look = appearance_of({}, None)
     views = metric_views(landscape)
-    if views[0].scale.flat or min(landscape.shape) < 2:
+    unfinished = landscape.y is not None and landscape.status_counts[PointStatus.PENDING] > 0
+    if unfinished or views[0].scale.flat or min(landscape.shape) < 2:
         return None
     seen_from = check_camera(camera)
     pictures = [_picture(view, look, seen_from) for view in views]

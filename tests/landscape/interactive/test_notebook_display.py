@@ -10,6 +10,7 @@ import nbformat
 import numpy as np
 import plotly.graph_objects
 import pytest
+from figure_cases import begun
 from isotropic_planes import isotropic_plane
 from landscape_examples import build
 from nbclient import NotebookClient
@@ -85,7 +86,7 @@ class TestFigure:
     def test_missing_points_are_gaps_and_failed_ones_marked(self):
         data = bowl()
         data.metrics["loss"][2, 3] = data.metrics["loss"][4, 1] = np.nan
-        data.status[2, 3], data.status[4, 1] = PointStatus.FAILED, PointStatus.PENDING
+        data.status[2, 3] = PointStatus.FAILED
         (trace,) = traces(data, "surface")
         assert np.argwhere(np.isnan(array(trace["z"]))).tolist() == [[2, 3], [4, 1]]
         (failed,) = (trace for trace in traces(data, "scatter") if trace["name"] == "failed")
@@ -129,15 +130,20 @@ class TestFigure:
         assert literal(HOSTILE, 32) in said[1]
         assert "<a" not in json.dumps(figure)
 
-    @pytest.mark.parametrize("case", ["flat", "nothing finite", "one row", "one point"])
+    @pytest.mark.parametrize("case", ["flat", "nothing finite", "one row", "one point", "unfinished"])
     def test_where_there_is_nothing_to_explore_the_picture_speaks(self, case):
         data = bowl(*{"one row": (1, 9), "one point": (1, 1)}.get(case, (7, 9)))
         if case in ("flat", "nothing finite"):
             data.metrics["loss"][...] = 2.0 if case == "flat" else np.nan
+        if case == "unfinished":
+            data = begun(data, 16)
         landscape = Landscape(data)
         assert notebook_figure(landscape) is None
         assert landscape._repr_mimebundle_() == {}
         assert landscape._repr_png_()[:4] == b"\x89PNG"
+
+    def test_an_unfinished_line_is_a_profile(self):
+        assert traces(begun(bowl(rows=None), 3), "scatter")[0]["mode"] == "lines+markers"
 
     def test_a_cell_stays_small(self):
         assert len(json.dumps(notebook_figure(Landscape(bowl(40, 40))))) < 100_000
