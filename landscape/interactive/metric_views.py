@@ -26,6 +26,8 @@ Picture = tuple[list[dict[str, Any]], dict[str, Any]]
 
 # Each view is in the notebook's file, some 50 kB of a 40 x 40 plane.
 _MOST_METRICS, _MOST_DIFFERENCES = 12, 4
+# Plotly draws surfaces in single precision: a smaller range, as a share of the values, would be terraces.
+_SMALLEST_RANGE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,12 @@ class MetricView:
     @property
     def values(self) -> NDArray[Any]:
         return known(self.landscape[self.metric], self.landscape.status)
+
+    @property
+    def is_flat(self) -> bool:
+        low, high = (float(self.scale.forward(end)) for end in (self.scale.low, self.scale.high))
+        narrow = self.landscape.y is not None and high - low < _SMALLEST_RANGE * max(abs(low), abs(high))
+        return self.scale.flat or narrow
 
     def height_of_origin(self) -> NDArray[Any]:
         return self.scale.tall.heights(np.array([self.landscape.origin.metrics.get(self.metric, np.nan)]))
@@ -73,7 +81,7 @@ def metric_views(landscape: LandscapeData) -> list[MetricView]:
     for text, (one, _) in zip(texts, pairs, strict=True):
         scale = choose_scale(known(extended[text], extended.status), symmetric=True, metric=one)
         views.append(MetricView(extended, text, text, scale, diverging=True))
-    return [view for view in views if view.metric == "loss" or not view.scale.flat]
+    return [view for view in views if view.metric == "loss" or not view.is_flat]
 
 
 def _with_differences(landscape: LandscapeData, pairs: Mapping[str, tuple[str, str]]) -> LandscapeData:
@@ -128,14 +136,14 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _listed(value: Any) -> Any:
-    """Returns arrays as lists of numbers of seven digits; what is not finite becomes None."""
+def _listed(value: Any, digits: int = 12) -> Any:
+    """Returns arrays as lists, of numbers of seven digits if they are float32; what is not finite becomes None."""
     if isinstance(value, np.ndarray):
-        return _listed(value.tolist())
+        return _listed(value.tolist(), 7 if value.dtype == np.float32 else digits)
     if isinstance(value, list | tuple):
-        return [_listed(item) for item in value]
+        return [_listed(item, digits) for item in value]
     if isinstance(value, float | np.floating):
-        return float(f"{value:.7g}") if np.isfinite(value) else None
+        return float(f"{value:.{digits}g}") if np.isfinite(value) else None
     return value
 
 

@@ -42,8 +42,8 @@ def notebook_figure(landscape: LandscapeData, camera: CameraChoice | None = None
 
     Returns:
         data and layout in plotly's terms; None where the picture shows more: the loss has no finite value, or is the
-        same everywhere, a plane has one row or column, or some of its points are pending, which have coarse cells
-        there alone.
+        same everywhere (of a plane to five digits), a plane has one row or column, or some of its points are pending,
+        which have coarse cells there alone.
 
     Raises:
         ImportError: plotly is not installed.
@@ -55,7 +55,7 @@ def notebook_figure(landscape: LandscapeData, camera: CameraChoice | None = None
     look = appearance_of({}, None)
     views = metric_views(landscape)
     unfinished = landscape.y is not None and landscape.status_counts[PointStatus.PENDING] > 0
-    if unfinished or views[0].scale.flat or min(landscape.shape) < 2:
+    if unfinished or views[0].is_flat or min(landscape.shape) < 2:
         return None
     seen_from = check_camera(camera)
     pictures = [_picture(view, look, seen_from) for view in views]
@@ -200,11 +200,13 @@ def _page(view: MetricView, look: Appearance) -> dict[str, Any]:
 
 
 def _compact(values: NDArray[Any]) -> NDArray[Any]:
-    """Returns the values as float32, whose seven digits suffice here, unless one would overflow or vanish."""
+    """Returns the values as float32 if its seven digits distinguish them, and none would overflow or vanish."""
+    finite = values[np.isfinite(values)]
     with np.errstate(over="ignore", under="ignore"):
         small = values.astype(np.float32)
+        narrow = finite.size and 0 < np.ptp(finite) < 1e-4 * np.abs(finite).max()
     same = (np.isfinite(small) == np.isfinite(values)) & ((small == 0) == (values == 0))
-    return small if same.all() else values
+    return values if narrow or not same.all() else small
 
 
 def _hover(landscape: LandscapeData) -> dict[str, Any]:

@@ -130,11 +130,13 @@ class TestFigure:
         assert literal(HOSTILE, 32) in said[1]
         assert "<a" not in json.dumps(figure)
 
-    @pytest.mark.parametrize("case", ["flat", "nothing finite", "one row", "one point", "unfinished"])
+    @pytest.mark.parametrize("case", ["flat", "almost flat", "nothing finite", "one row", "one point", "unfinished"])
     def test_where_there_is_nothing_to_explore_the_picture_speaks(self, case):
         data = bowl(*{"one row": (1, 9), "one point": (1, 1)}.get(case, (7, 9)))
         if case in ("flat", "nothing finite"):
             data.metrics["loss"][...] = 2.0 if case == "flat" else np.nan
+        if case == "almost flat":
+            data.metrics["loss"][...] = 1e4 + 1e-3 * data.x
         if case == "unfinished":
             data = begun(data, 16)
         landscape = Landscape(data)
@@ -144,6 +146,18 @@ class TestFigure:
 
     def test_an_unfinished_line_is_a_profile(self):
         assert traces(begun(bowl(rows=None), 3), "scatter")[0]["mode"] == "lines+markers"
+
+    def test_a_narrow_range_keeps_its_digits(self):
+        for data, spread in ((bowl(), 1e-4), (bowl(rows=None), 1e-6)):
+            y = 0 if data.y is None else data.y[:, None]
+            data.metrics["loss"][...] = 1e4 + spread * (data.x**2 + y**2)
+            data.metrics["loss@test"] = data.metrics["loss"] + 100 * spread
+            data.attributes["datasets"] = [{"name": name, "num_samples": 8} for name in ("train", "test")]
+            figure = notebook_figure(Landscape(data))
+            name, count = ("y", 1) if data.y is None else ("z", 2)
+            again = figure["layout"]["updatemenus"][0]["buttons"][0]["args"][0][name]
+            for values in (*(trace[name] for trace in figure["data"][:count]), *again[:count]):
+                np.testing.assert_allclose(array(values), data.metrics["loss"], rtol=1e-11)
 
     def test_a_cell_stays_small(self):
         assert len(json.dumps(notebook_figure(Landscape(bowl(40, 40))))) < 100_000
