@@ -131,7 +131,8 @@ def plane_along_eigenvectors(
     if not found.converged[rows].all():
         warn_user(
             f"the eigenvectors {which} have not converged after {found.products} products: eigenvalues {listed}, "
-            f"residuals {_listed(errors)}. Raise max_products of Measure.hessian_plane; measurements take its plane.",
+            f"residuals {_listed(errors)}. Raise max_products of Measure.hessian_plane; measurements take its plane, "
+            "with another output= or overwrite=True where a file goes along these.",
         )
     if run.progress:
         text = f"eigenvalues {listed} ({which})"

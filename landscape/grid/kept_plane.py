@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath, is_url
 from collectors.files.remote_path import RemotePath
 from collectors.networks.weight_space import WeightSpace, state_sha256
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import MemoryState
+from workers.curvature.lanczos import is_settled
 
 from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE, LandscapeIdentityError, PlaneError
 from ..planes.from_checkpoints import plane_of_runs, random_plane_of
@@ -22,7 +25,7 @@ from ..planes.plane_file import directions_path, find_directions, write_plane
 from ..planes.projection import project
 from ..record.checks import PointStatus
 from ..record.driver import Stored
-from ..record.identity import FURTHER_RUNS, RUN
+from ..record.identity import FURTHER_RUNS, REMEDY, RUN
 from ..record.run import Run
 from ..record.workers import measurement_options
 from ..record.writer import note_file
@@ -69,6 +72,11 @@ def keep_plane(stored: Stored[LandscapeData], plane: Plane, run: Run) -> Plane:
         return plane
     kept = None if run.overwrite else read_kept(path, plane.identity)
     if kept is not None and kept.curvature is not None:
+        if _has_converged(plane) and not _has_converged(kept):
+            raise LandscapeIdentityError(
+                f"{directions_path(path)} holds eigenvectors that had not converged, and those of this plane have; it "
+                f"was left as it is. {REMEDY}"
+            )
         # How far the axes reach is no part of the vectors.
         bends = replace(kept.curvature, rise=plane.curvature.rise)
         projection = plane.projection
@@ -88,6 +96,13 @@ def keep_plane(stored: Stored[LandscapeData], plane: Plane, run: Run) -> Plane:
         write_plane(place, plane, "then run again")
         note_file(place)
     return plane
+
+
+def _has_converged(plane: Plane) -> bool:
+    """Returns whether all residuals are within the tolerance, as far as the plane's own eigenvalues tell."""
+    assert plane.curvature is not None
+    sizes, residuals = np.abs(plane.curvature.eigenvalues), np.array(plane.curvature.residuals)
+    return bool(is_settled(residuals, sizes, plane.identity.get("tolerance", 0.0), sizes.max()).all())
 
 
 def other_directions(place: AnyPath) -> str:

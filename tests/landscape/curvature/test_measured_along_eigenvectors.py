@@ -179,6 +179,17 @@ class TestFiles:
         assert measure(elsewhere, path, overwrite=True).complete
         assert kept.exists()
 
+    def test_converged_vectors_are_not_exchanged_for_kept_ones_that_had_not(self, tmp_path):
+        path = tmp_path / "few.h5"
+        with pytest.warns(UserWarning, match=r"have not converged .* with another output= or overwrite=True"):
+            few = plane_of(max_products=4)
+        rough, bits = measure(few, path), path.read_bytes()
+        with pytest.raises(LandscapeIdentityError, match=r"few_directions.* had not converged.* overwrite=True"):
+            measure(plane_of(), path)
+        assert path.read_bytes() == bits
+        np.testing.assert_array_equal(measure(few, path).loss, rough.loss)
+        assert measure(plane_of(), path, overwrite=True).directions.residuals.max() < 1e-3
+
     def test_vectors_of_the_same_bits_are_kept_again(self, path, kept):
         forget(path, slice(2))
         # One machine and one plan give the same bits.
