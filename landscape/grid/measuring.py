@@ -15,6 +15,7 @@ from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, Pool, Result
 from workers.users_code import warn_user
 
+from ..planes.curved_line import check_on_curve
 from ..planes.plane import Axes, Plane, buffer_policy, check_searched
 from ..planes.plane_file import check_directions
 from ..record.checks import PointStatus
@@ -50,6 +51,7 @@ class Grid:
         x, y = plane.axes(self.size, self.margin, self.limits) if needs_axes else (None, None)
         x = x if self.x is None else _axis("x", self.x)
         assert x is not None
+        check_on_curve("x", plane, x)
         return x, y if self.y is None else _axis("y", self.y)
 
 
@@ -159,6 +161,7 @@ def measure_points(
     if not chosen["dry_run"]:
         check_searched(plane)
     places = _places(points, plane.dimension)
+    check_on_curve("points", plane, places)
     how = {**chosen, "buffers": buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)}
     experiments, no_file = [PointsExperiment(plane, places)], [Stored[Any](LANDSCAPE_FILE, None, None)]
     measured = carry_out(lambda _: experiments, no_file, callback_fn, how, Run.checked(chosen), points=len(places))

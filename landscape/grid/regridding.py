@@ -17,6 +17,7 @@ from collectors.files.remote_path import RemotePath
 from collectors.validation import check_instance, check_int, wrong_value
 from workers.users_code import warn_user
 
+from ..planes.curved_line import check_on_curve
 from ..planes.extent import check_extent, spans
 from ..planes.plane import Axes, Plane
 from ..record.driver import Stored, carry_out, open_record
@@ -112,7 +113,9 @@ def _wider(
 
     def reaching(of: Plane) -> Axes:
         ends = asked or of.ends(margin)
-        return _as_axes([wider_axis(axis, *span) for axis, span in zip(axes, ends, strict=True)])
+        wider = [wider_axis(axis, *span) for axis, span in zip(axes, ends, strict=True)]
+        check_on_curve("limits", of, wider)
+        return _as_axes(wider)
 
     return Change(reaching, data.status.size)
 

@@ -16,7 +16,7 @@ from collectors.errors import CheckpointError
 from landscape import Landscape, Measure, evaluate, line_between
 from landscape.errors import LandscapeError, LandscapeWriteError, PlaneError
 from landscape.figures import plot_routes
-from landscape.functions import connect, measure_curvature, measure_points
+from landscape.functions import connect, measure_curvature, measure_points, widen
 from landscape.paths.barrier import Barrier
 from landscape.paths.fitting import write_curve
 from landscape.paths.path import Path
@@ -274,10 +274,17 @@ def test_wrong_arguments_say_what_is_right(path, tmp_path):
         path.point(1.5)
     for options, text in (
         ({"margin": 0.2}, "a curve goes from 0 to 1"),
+        ({"x": [-0.5, 0, 1]}, "x must be from 0 to 1, between which a curve goes"),
+        ({"x": [0, 1, 1.5]}, "x must be from 0 to 1, between which a curve goes"),
         ({"output": tmp_path / "x.h5", "save_directions": True}, "save_directions must be left out for a path"),
     ):
         with pytest.raises(ValueError, match=text):
             evaluate(path, callback_fn, **options, **OPTIONS)
+    with pytest.raises(ValueError, match="points must be from 0 to 1, between which a curve goes"):
+        measure_points(path.line(), callback_fn, [[0.5], [1.5]], **OPTIONS)
+    drawn = evaluate(path, callback_fn, size=3, output=tmp_path / "curve.h5", **OPTIONS)
+    with pytest.raises(ValueError, match="limits must be from 0 to 1, between which a curve goes"):
+        widen(drawn.path, callback_fn, limits=(0, 2), plane=path.line(), **OPTIONS)
 
 
 def test_the_plan_is_the_users(path, tmp_path):
