@@ -65,8 +65,10 @@ def compare_recipes(
             experiment = ComparisonExperiment(given, chosen, attributes)
             return carry_out(lambda _workers: [experiment], [stored], callback_fn, options, run, points=count)
 
-        # With several networks of each, it is they who say how sure the answer is.
-        blocks = {"groups": InBlocks()} if len(given.entries) == len(given.names) else {}
+        # With several networks of each, it is they who say how sure the answer is. A file goes on as it began.
+        before, is_one_each = stored.record, len(given.entries) == len(given.names)
+        splits = is_one_each if before is None else before.block_size.size > 0
+        blocks = {"groups": InBlocks()} if splits else {}
         try:
             found = measured({**chosen, **blocks})
         except SampleLossesError:

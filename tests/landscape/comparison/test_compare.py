@@ -1,6 +1,7 @@
 """Comparing recipes: what is measured, against plain PyTorch; what is kept and continued; what may go wrong."""
 
 import shutil
+import warnings
 
 import numpy as np
 import pytest
@@ -266,6 +267,22 @@ def test_it_goes_on_line_by_line_and_may_grow(recipes, tmp_path, large_batches, 
     np.testing.assert_array_equal(grown.loss, measure(more, directions=5).loss)
     with pytest.warns(UserWarning, match=r"the file holds 1 more networks than were given.*large 4"):
         assert measure(recipes, output=path).recipe.count("large") == 4
+
+
+@pytest.mark.parametrize("sizes", [(1, 3), (3, 1)])
+def test_one_network_of_each_and_three_of_each_go_into_one_file(recipes, tmp_path, sizes):
+    path, fewer, more = (
+        tmp_path / "compare.h5",
+        *({name: own[:size] for name, own in recipes.items()} for size in sizes),
+    )
+    measure(fewer, output=path)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the file holds 4 more networks than were given")
+        grown = measure(more, output=path)
+    assert grown.complete
+    assert grown.block_size.size == (64 if sizes[0] == 1 else 0)
+    assert grown.table()[0].method == "Welch's t"
+    assert sorted(grown.values()) == pytest.approx(sorted(measure(recipes).values()), rel=1e-4)
 
 
 @pytest.mark.slow
