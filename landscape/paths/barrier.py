@@ -12,6 +12,7 @@ import numpy as np
 
 from collectors.files.places import AnyPath
 from collectors.networks.buffers_between import has_statistics
+from collectors.validation import wrong_value
 from workers.measuring.sample_loss import mean_and_stderr
 from workers.pool import Pool
 from workers.pools.first_call import FirstCall
@@ -77,11 +78,17 @@ class Barrier:
         """Draws the loss on the way, with the barrier marked; see ``figures.plot_barriers``.
 
         Args:
-            others: further ways between the same networks, by name, such as {"curved": ...}.
+            others: further ways between the same networks, by name; this one is "straight", or "curved" along a curve.
             ax: where to draw; None makes a figure.
             **look: see ``figures.Look``.
+
+        Raises:
+            ValueError: ``others`` has this one's name.
         """
-        ways = {"straight": self, **(others or {})}
+        name = "curved" if self.landscape.attributes.get("decomposition") == "path" else "straight"
+        if others and name in others:
+            raise wrong_value("others", f"ways of other names than {name!r}, which is this one's", list(others))
+        ways = {name: self, **(others or {})}
         return plot_barriers({name: way.landscape for name, way in ways.items()}, ax, **look)
 
 

@@ -178,6 +178,15 @@ def test_routes_are_drawn_over_the_plane(path):
         plot_routes(landscape, [1, 2])
 
 
+def test_the_barrier_of_a_curve_is_drawn_as_curved(path):
+    measure = Measure(callback_fn, **OPTIONS)
+    curved, straight = measure.barrier(path, points=3), measure.barrier(trained(0), trained(1), points=3)
+    texts = [text.get_text() for text in curved.plot({"straight": straight}).figure.legends[0].get_texts()]
+    assert [text.partition(":")[0] for text in texts] == ["curved", "straight"]
+    with pytest.raises(ValueError, match="others must be ways of other names than 'curved', which is this one's"):
+        curved.plot({"curved": straight})
+
+
 def test_several_bends_and_polygons(tmp_path):
     path = connected("polygon", 3, steps=30)
     assert path.curve.fitting.bends.shape[0] == 3
