@@ -161,6 +161,9 @@ class ComparisonExperiment(Experiment[ComparisonData]):
             raise LandscapeError(f"no network could be measured: {_reasons(record)}")
         if left_out(record) and (record.complete or not run.stopped):
             warn_user(f"left out of the comparison: {_reasons(record)}")
+        lacking = sum(_lacks_trace(record, row, self.settings) for row in range(len(self.states)))
+        if run.stopped and lacking:
+            warn_user(f"the budget ended before the traces of {lacking} of {len(self.states)} networks were measured.")
 
     def _find_out_how_losses_add_up(self, pool: Pool) -> None:
         """Puts the first finite network on the workers, who find out whether the loss splits into samples."""

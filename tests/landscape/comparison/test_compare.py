@@ -269,6 +269,15 @@ def test_it_goes_on_line_by_line_and_may_grow(recipes, tmp_path, large_batches, 
         assert measure(recipes, output=path).recipe.count("large") == 4
 
 
+def test_traces_that_a_budget_left_out_are_said(recipes, tmp_path):
+    path, few = tmp_path / "compare.h5", {name: own[:1] for name, own in recipes.items()}
+    measure(few, output=path)
+    with pytest.warns(UserWarning, match="the budget ended before the traces of 2 of 2 networks were measured"):
+        found = measure(few, output=path, trace_lines=3, budget=1e-9)
+    assert np.isnan(found.trace).all()
+    assert np.isfinite(measure(few, output=path, trace_lines=3).trace).all()
+
+
 @pytest.mark.parametrize("sizes", [(1, 3), (3, 1)])
 def test_one_network_of_each_and_three_of_each_go_into_one_file(recipes, tmp_path, sizes):
     path, fewer, more = (
