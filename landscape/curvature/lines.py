@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from collectors.networks.weight_space import State, direction_dtype
+from collectors.networks.weight_space import State, direction_dtype, numpy_dtype
 from collectors.shapes import Float64
 from collectors.validation import check_int
 from collectors.weights.aligned import Weights, align, as_reader
@@ -28,6 +29,8 @@ _LINES = 5  # of the random numbers for lines
 _RISE = 1e-3
 _FIRST_STEP = 1e-2
 _OF_ROUNDING = 1000
+# Of what float16 and bfloat16 round weights to: less would be another step for each of them.
+_OF_WEIGHTS = 10
 _PILOTS = 3
 _SEARCHES = 10
 _HALVINGS = 3
@@ -59,15 +62,17 @@ class _Lines:
         double = any(direction_dtype(info.dtype) == np.float64 for info in trainable)
         names, shapes = tuple(info.name for info in trainable), tuple(info.shape for info in trainable)
         self._layout = Layout(names, shapes, "float64" if double else "float32")
+        coarsest = max(float(ml_dtypes.finfo(numpy_dtype(info.dtype)).eps) for info in trainable)
+        self._rounding = max(_OF_ROUNDING * float(np.finfo(self._layout.dtype).eps), _OF_WEIGHTS * coarsest)
         self._here = self._losses([(0, 0.0)])[0]
 
     def find_step(self, pilots: int) -> float:
         """Returns how far a line goes each way, as a factor of its direction of -1 and 1."""
         values = [np.asarray(self._parameters[name], np.float64) for name in self._layout.names]
         size = np.sqrt(sum(float(np.square(value).sum()) for value in values) / self._layout.dimension)
-        step = float(_FIRST_STEP * (size or 1.0))
         # Of a loss of zero no rise is small; but a step must not drown in the rounding of the weights.
-        least = _OF_ROUNDING * float(np.finfo(self._layout.dtype).eps) * (size or 1.0)
+        least = self._rounding * (size or 1.0)
+        step = max(float(_FIRST_STEP * (size or 1.0)), least)
         for _ in range(_SEARCHES):
             found = self.second_differences(range(pilots), step)
             ratio = _RISE * abs(self._here) / max(float(np.abs(found).mean()) * step**2 / 2, np.finfo(float).tiny)

@@ -6,6 +6,7 @@ import torch
 from many_perceptrons import perceptron, train
 from torch import nn
 
+from collectors.networks.weight_space import numpy_dtype
 from landscape.functions import measure_curvature, trace_by_lines
 from workers.errors import CurvatureError
 from workers.function_evaluator import FunctionEvaluator
@@ -57,6 +58,19 @@ def test_a_loss_that_is_not_a_number():
         trace_by_lines(network, lambda: (nn.MSELoss(), nn.Linear(3, 1), data, {}), device_ids=[0])
     with pytest.raises(ValueError, match="lines must be"):
         trace_by_lines(POINT, bowl, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_steps_are_more_than_what_weights_are_rounded_to(dtype):
+    """Of a diagonal matrix each line is the trace."""
+    scales, random = np.random.default_rng(0).uniform(0, 1, 200), np.random.default_rng(1)
+    point = {"w": random.standard_normal(200).astype(numpy_dtype(dtype))}
+    lowest = point["w"].astype(np.float64) + 0.1 * random.standard_normal(200)
+
+    def steep():
+        return FunctionEvaluator(lambda at: 0.5 * scales @ (at["w"].astype(np.float64) - lowest) ** 2, point)
+
+    assert trace_by_lines(point, steep, 10, device_ids=[0]).value == pytest.approx(scales.sum(), rel=0.02)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
