@@ -169,7 +169,7 @@ class CurveExperiment(Experiment[FittedCurve]):
             line.space, first, last, (a.name, b.name), (a.sha256, b.sha256), settings, samples, unfitted, plan
         )
         stored.check(curve)
-        return curve if stored.record is None else replace(stored.record, attributes=plan)
+        return curve if stored.record is None else replace(stored.record, attributes=plan, names=curve.names)
 
     def resume(self, record: FittedCurve, pool: Pool) -> Bool[np.ndarray, " steps"]:
         return np.asarray(record.statuses[0] == PointStatus.PENDING)

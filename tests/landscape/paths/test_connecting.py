@@ -236,6 +236,14 @@ def test_a_path_whose_fitting_a_budget_ended_is_none_yet(tmp_path):
         Path.load(file)
 
 
+def test_names_are_those_of_the_last_call(tmp_path):
+    file = tmp_path / "path.safetensors"
+    first, named = (connected(steps=2, output=file, names=names) for names in (None, ["SGD", "Adam"]))
+    assert (first.names, named.names) == (("a", "b"), ("SGD", "Adam"))
+    assert Path.load(file).names == ("SGD", "Adam")
+    np.testing.assert_array_equal(named.losses, first.losses)
+
+
 def test_a_loss_that_belongs_to_its_batches_gets_those_of_the_data_set():
     """On the line it does; of the network that callback_fn returns, every batch has the loss 0."""
     sizes = []
