@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from collectors.files.places import AnyPath, check_directory
 from collectors.networks.weight_space import WeightSpace
 from collectors.shapes import Float64
-from collectors.validation import check_float, wrong_value
+from collectors.validation import check_float, check_int, wrong_value
 from collectors.weights.safetensors_file import MemoryState
 from workers.curves.curve import CurveShape, FittingSettings
 from workers.measurement_plan import MeasurementPlan
 
-from ..errors import PlaneError
+from ..errors import LandscapeIdentityError, PlaneError
 from ..planes.curved_line import CurvedLine
 from ..planes.directions import as_direction
 from ..planes.from_checkpoints import plane_of_points
@@ -112,7 +112,12 @@ class Path:
 
         Args:
             number: from 0.
+
+        Raises:
+            TypeError: ``number`` is no int.
+            ValueError: there are fewer bends.
         """
+        check_int("number", number, minimum=0, maximum=self.shape.bends - 1)
         first = self.curve.first
         bend = as_direction(self.curve.fitting.bends[number], self.space)
         return {**first, **{name: array.astype(first[name].dtype) for name, array in bend.items()}}
@@ -157,10 +162,17 @@ class Path:
 
         Raises:
             LandscapeWriteError: another file is there, which is checked first.
+            LandscapeIdentityError: another path is there, and ``overwrite`` is false.
         """
         beside = None if landscape is None else curve_beside(landscape)
         if beside is not None:
             CURVE_FILE.check(beside, CURVE_FILE.kind)
+            is_there = beside.exists() and not options["overwrite"]
+            if is_there and read_curve(beside).line_identity != self.curve.line_identity:
+                raise LandscapeIdentityError(
+                    f"{beside} holds another path; it was left as it is. Move it elsewhere, choose another output, or "
+                    "pass overwrite=True to replace it."
+                )
         yield
         if beside is not None and not options["dry_run"]:
             write_curve(beside, self.curve)

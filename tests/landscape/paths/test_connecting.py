@@ -14,7 +14,7 @@ from two_networks import INPUTS, TARGETS, build, callback_fn, trained
 
 from collectors.errors import CheckpointError
 from landscape import Landscape, Measure, evaluate, line_between
-from landscape.errors import LandscapeError, LandscapeWriteError, PlaneError
+from landscape.errors import LandscapeError, LandscapeIdentityError, LandscapeWriteError, PlaneError
 from landscape.figures import plot_routes
 from landscape.functions import connect, measure_curvature, measure_points, widen
 from landscape.paths.barrier import Barrier
@@ -289,6 +289,8 @@ def test_wrong_arguments_say_what_is_right(path, tmp_path):
             connect(*state, lambda: function, **OPTIONS)
     with pytest.raises(ValueError, match="t must be a number from 0 to 1"):
         path.point(1.5)
+    with pytest.raises(ValueError, match="number must be an int from 0 to 0, but got 1"):
+        path.bend(1)
     for options, text in (
         ({"margin": 0.2}, "a curve goes from 0 to 1"),
         ({"x": [-0.5, 0, 1]}, "x must be from 0 to 1, between which a curve goes"),
@@ -334,6 +336,17 @@ def test_the_plane_goes_through_the_bend_that_is_farthest_from_the_line():
     assert [network.name for network in plane.networks] == ["bend", "b", "bend of the curve"]
     for name, array in bent.bend(1).items():
         np.testing.assert_allclose(plane.point((0.0, 1.0))[name], array, atol=1e-5)
+
+
+def test_another_path_beside_a_landscape_stays(path, tmp_path):
+    measure, other = Measure(callback_fn, **OPTIONS), path.save(tmp_path / "a_path.safetensors")
+    bits, short = other.read_bytes(), connected("polygon", steps=1)
+    with pytest.raises(LandscapeIdentityError, match=r"a_path.safetensors holds another path; .* overwrite=True"):
+        measure.barrier(short, points=3, output=tmp_path / "a.h5")
+    assert [other] == list(tmp_path.iterdir())
+    assert other.read_bytes() == bits
+    Measure(callback_fn, overwrite=True, **OPTIONS).barrier(short, points=3, output=tmp_path / "a.h5")
+    assert Path.load(other).shape == short.shape
 
 
 def test_a_plane_of_a_curve_is_not_kept_as_if_it_were_one(path, tmp_path):
