@@ -38,6 +38,11 @@ class CurveSamples:
         self._in_epoch = len(samples.own_batches) if keeps_batches else samples.count // self._size
         self._epoch, self._order = -1, np.zeros(0, np.int64)
 
+    @property
+    def smallest(self) -> int:
+        """How many samples the smallest batch has."""
+        return min(batch.size for batch in self._samples.own_batches) if self._keeps_batches else self._size
+
     def batch(self, step: int) -> tuple[Batch, int]:
         """Returns the batch of a step, and its number; each epoch has its own order."""
         epoch, number = divmod(step, self._in_epoch)
@@ -55,7 +60,7 @@ class CurveFitter(ABC):
 
     def __init__(self, layout: Layout, samples: CurveSamples, task: CurveTask, *, normalizes: bool) -> None:
         # ``normalizes``: whether the network computes with statistics of the batch.
-        if normalizes and samples.batch(0)[0].size < 2:
+        if normalizes and samples.smallest < 2:
             raise CurveError(
                 "BatchNorm needs batches of at least two samples for its statistics; raise batch_size, or let the "
                 "data set give larger batches."

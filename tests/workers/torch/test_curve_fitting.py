@@ -181,6 +181,22 @@ def test_own_batches_are_kept_where_a_loss_belongs_to_them():
     assert len(evaluator.fit_curve(task, None, LONG).losses) == 6
 
 
+def test_batchnorm_refuses_own_batches_of_one_sample_before_the_first_step():
+    """Also where that batch is drawn last."""
+
+    def of_means(outputs, targets):
+        return (outputs.mean(0) ** 2).sum()
+
+    alone = int(FittingSettings().order(0, 3)[-1])
+    parts = [slice(200, 201) if number == alone else slice(100 * number, 100 * number + 90) for number in range(3)]
+    loader = [(BATCH_NORM_INPUTS[part], BATCH_NORM_TARGETS[part]) for part in parts]
+    with pytest.warns(UserWarning, match="batches"):
+        evaluator = open_evaluator(build_batch_norm(2), of_means, loader)
+        task = make_task(evaluator, build_batch_norm(0), build_batch_norm(1), steps=1)
+    with pytest.raises(CurveError, match="batches of at least two samples"):
+        evaluator.fit_curve(task, None, LONG)
+
+
 def test_low_precision_is_fitted_in_float32():
     a, b, network = (build(seed).bfloat16() for seed in (0, 1, 2))
     evaluator = open_evaluator(network, data=(INPUTS.bfloat16(), TARGETS))
