@@ -21,10 +21,11 @@ from workers.measuring.checks import check_determinism, check_same_values, close
 from workers.pool import OriginValues, Pool, Result, StateTask, Task
 from workers.users_code import warn_user
 
+from ..errors import LandscapeIdentityError
 from ..planes.curved_line import CurvedLine
 from ..planes.networks import columns_of
 from ..planes.plane import Axes, Plane
-from ..planes.plane_file import write_directions
+from ..planes.plane_file import directions_path, identity_of_directions, write_directions
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, Stored
 from ..record.identity import OF_LOSS, data_set_json, identity_of, measured_attributes
@@ -43,7 +44,7 @@ from .forecast import (
     warn_of_full_disk,
     warn_of_shortage,
 )
-from .kept_plane import curvature_attribute, is_of_another_plane
+from .kept_plane import curvature_attribute, is_of_another_plane, other_directions
 from .landscape_file import landscape_bytes
 from .resume import UNDER_WAY, begun_before, check_continues
 from .samples import kept_losses
@@ -97,6 +98,8 @@ class GridExperiment(Experiment[LandscapeData]):
         # Where another plane's landscape is, or one to overwrite, it is kept once that is replaced.
         later = path is not None and (is_of_another_plane(stored, self.plane) or (run.overwrite and path.exists()))
         if path is not None and not later:
+            if not run.overwrite and identity_of_directions(path) not in (None, self.plane.identity):
+                raise LandscapeIdentityError(other_directions(directions_path(path)))
             write_directions(path, self.plane)
         yield
         if path is not None and later:

@@ -22,6 +22,7 @@ from collectors.validation import check_instance, check_int
 from collectors.weights.aligned import align, as_reader
 from collectors.weights.safetensors_file import CheckpointFile, Portable, StateReader, portable
 
+from ..errors import DAMAGES
 from ..roles import NO_RUN, OriginRole
 from .axis_curvature import AxisCurvature
 from .directions import Direction
@@ -100,6 +101,17 @@ def find_directions(landscape_path: AnyPath, identity: Any) -> AnyPath | None:
 def check_directions(landscape_path: AnyPath) -> None:
     """Raises LandscapeWriteError where the file for the plane of a landscape is there and holds no plane."""
     _PLANE.check_replaceable(directions_path(landscape_path))
+
+
+def identity_of_directions(landscape_path: AnyPath) -> Any:
+    """Returns the identity of the plane that is kept beside a landscape; None where nothing says one."""
+    place = directions_path(landscape_path)
+    if not place.exists():
+        return None
+    try:
+        return json.loads(CheckpointFile(place).metadata["plane"])["identity"]
+    except (CheckpointError, *DAMAGES):
+        return None  # whoever writes says whether it may be replaced
 
 
 def write_directions(landscape_path: AnyPath, plane: Any) -> None:

@@ -268,6 +268,12 @@ def test_a_landscape_of_another_plane_keeps_the_directions_that_lie_beside_it(tm
     with pytest.raises(LandscapeIdentityError):
         evaluate(other, bowl, size=3, output=path, plan=PLAN, save_directions=True, **HOW)
     assert digest(beside) == before
+    # Also where the landscape itself was moved away.
+    path.rename(tmp_path / "moved.h5")
+    with pytest.raises(LandscapeIdentityError, match="holds the directions of another landscape"):
+        evaluate(other, bowl, size=3, output=path, plan=PLAN, save_directions=True, **HOW)
+    assert digest(beside) == before
+    assert not path.exists()
     evaluate(other, bowl, size=3, output=path, plan=PLAN, save_directions=True, overwrite=True, **HOW)
     assert digest(beside) != before
 
