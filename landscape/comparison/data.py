@@ -80,6 +80,17 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
         if sorted(attributes["recipes"]) != sorted(set(self.recipe)):
             raise ValueError(f"recipes must be those of the networks, but got {attributes['recipes']}.")
 
+    def _rescale_traces(self, before: float) -> None:
+        """Makes the intervals of the traces, which were of another confidence, those of this record's."""
+        from scipy.special import stdtrit
+
+        now = self.attributes["confidence"]
+        if now != before:
+            degrees = np.array([self.trace_lines.get(digest, 0) for digest in self.sha256]) - 1.0
+            factor = stdtrit(degrees, (1 + now) / 2) / stdtrit(degrees, (1 + before) / 2)
+            for ends in (self.trace_low, self.trace_high):
+                ends[:] = self.trace + factor * (ends - self.trace)
+
     def joined(self, stored: Self) -> Self:
         joined = super().joined(stored)
         further = range(len(self.recipe), len(joined.recipe))
@@ -94,6 +105,7 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
         recipes = list(dict.fromkeys([*given["recipes"], *joined.recipe]))
         # A recipe of which only the file has networks is paired if it was so there.
         paired = {*given["paired"], *(set(before["paired"]) - set(given["recipes"]))}
+        joined._rescale_traces(before["confidence"])
         joined.attributes |= {"recipes": recipes, "paired": [name for name in recipes if name in paired]}
         if further:
             shown = ", ".join(f"{joined.recipe[row]} {names[row]}" for row in further[:_NAMED])

@@ -254,6 +254,11 @@ def test_a_trace_by_another_number_of_lines_is_measured_anew(recipes, tmp_path):
     # Where it is not asked for, what is there stays.
     np.testing.assert_array_equal(measure(recipes, output=path, directions=4).trace, more.trace)
     assert "along these random lines, which are the same for all; other lines are not in it" in more.summary("trace")
+    surer = measure(recipes, output=path, directions=4, confidence=0.99)
+    anew = measure(recipes, directions=4, trace_lines=5, confidence=0.99)
+    np.testing.assert_array_equal(surer.trace, more.trace)
+    for one, other in ((surer.trace_low, anew.trace_low), (surer.trace_high, anew.trace_high)):
+        np.testing.assert_allclose(one, other)
 
 
 @pytest.mark.slow
