@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 
 from collectors.files.places import is_url
@@ -20,6 +21,8 @@ from ..planes.plane_file import directions_path
 from ..record.checks import PointStatus
 from ..record.option import Option
 from ..record.options import RunCurvatureOptions, options_of
+from ..record.whole_file import Header
+from ..sampling.grids import is_even
 from ..sampling.sampling import share_of
 from .run_facts import FoundFile, RunContents
 
@@ -138,12 +141,16 @@ def _continuing(
     if file.being_measured:
         yield "watch what is being measured", _typed("plot", file.typed, "--watch")
     elif file.word == "curvature":
-        typed = _curvature_options(file, contents, flags)
-        yield "continue what is not complete", _typed("curvature", contents.typed, "--function", function, *typed)
-    elif file.word == "landscape" and _has_its_plane(file):
+        if (typed := _curvature_options(file, contents, flags)) is not None:
+            yield "continue what is not complete", _typed("curvature", contents.typed, "--function", function, *typed)
+    elif file.word == "landscape" and not share_of(header.attributes) and _is_even(header) and _has_its_plane(file):
         # On the grid that it has; everything else, the file says.
         size = "x".join(map(str, dict.fromkeys(reversed(header.shape))))
         yield "continue what is not complete", _typed("evaluate", file.typed, "--size", size, "--function", function)
+
+
+def _is_even(header: Header) -> bool:
+    return all(len(axis) > 1 and is_even(np.array(axis)) for axis in header.axes)
 
 
 def _has_its_plane(file: FoundFile) -> bool:
@@ -158,12 +165,16 @@ def _has_its_plane(file: FoundFile) -> bool:
     ).exists()
 
 
-def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[str, str]) -> list[object]:
-    """Returns what was typed for a curvature file, as far as it differs from what is meant without it."""
-    from ..curvature.data import vectors_place
+def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[str, str]) -> list[object] | None:
+    """Returns what was typed for a curvature file, where it differs from the default; None where nothing names it."""
+    from ..curvature.data import curvature_file, vectors_place
 
     assert file.header is not None
     said, table = file.header.attributes, options_of(RunCurvatureOptions)
+    numbers = list(file.header.numbers)
+    ending = curvature_file("", numbers, str(said.get("matrix"))) if numbers else ""
+    if not (ending and file.place.name.endswith(ending)):
+        return None
     typed = [word for name in _OF_CURVATURE for word in _words(flags[name], said.get(name), table[name])]
     identity = said.get("identity")
     steps = identity.get("density_steps") if isinstance(identity, Mapping) else None
@@ -174,10 +185,9 @@ def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[st
     named = ",".join(f"{name}={count}" if name else str(count) for name, count in counts.items())
     if counts and contents.run.settings.num_samples not in (counts, counts.get("")):
         typed += [flags["num_samples"], named]
-    numbers = list(file.header.numbers)
     if numbers != contents.run.present_numbers:
         typed += [flags["numbers"], ",".join(map(str, numbers))]
-    stem = file.place.stem.rpartition("_")[0]
+    stem = file.place.name.removesuffix(ending)
     if any(vectors_place(file.place, number).exists() for number in numbers):
         typed.append(flags["keep_vectors"])
     return [*typed, *([] if stem == "curvature" else [flags["name"], stem])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -100,6 +100,11 @@ class Eigenvectors:
     @property
     def weights(self) -> AlignedState:
         return align(MemoryState(self.state, "the weights of the eigenvectors"), self.space)
+
+
+def curvature_file(stem: str, numbers: Sequence[int], matrix: str = "hessian") -> str:
+    span = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}"
+    return f"{stem}_{span}{'' if matrix == 'hessian' else f'_{matrix}'}.h5"
 
 
 def vectors_place(path: AnyPath, number: int) -> AnyPath:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -41,7 +41,7 @@ from ..record.run import Run
 from ..record.workers import Workers
 from ..roles import CHECKPOINT
 from .curvature import Curvature
-from .data import MATRIX_NAMES, CurvatureData, Eigenvectors, has_vectors, write_vectors
+from .data import MATRIX_NAMES, CurvatureData, Eigenvectors, curvature_file, has_vectors, write_vectors
 from .facts import counted, failures
 
 _OF_IDENTITY = ("top", "bottom", "trace_probes", "density_probes", "tolerance", "max_products", "seed")
@@ -77,11 +77,6 @@ def measure_run(
         return {number: align(directory.checkpoint(number, space), space) for number in measured_numbers}
 
     return _measure(weights, callback_fn, path, directory.settings.unit, attributes, chosen)
-
-
-def curvature_file(stem: str, numbers: Sequence[int], matrix: str = "hessian") -> str:
-    span = f"{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"{numbers[0]}"
-    return f"{stem}_{span}{'' if matrix == 'hessian' else f'_{matrix}'}.h5"
 
 
 def _learning_rate(run: RunDirectory) -> dict[str, float | dict[str, float]]:

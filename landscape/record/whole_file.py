@@ -24,7 +24,7 @@ from .. import errors
 from ..replacing import first_bytes, not_replaced
 from . import hdf5
 from .attributes import check_attributes
-from .checks import PointStatus, check_status
+from .checks import PointStatus, check_axis, check_status
 from .hdf5 import KINDS, LANDSCAPE, FileKind
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ class Header:
     shape: tuple[int, ...]  # of its tasks: rows and columns of a grid, or how many sets of weights
     counts: Mapping[PointStatus, int]  # how many of them have each status
     numbers: Sequence[int]  # of a run's checkpoints whose curvature it holds; empty for other files
+    axes: Sequence[Sequence[float]]  # the coordinates of a landscape's grid, x first; empty for other files
     attributes: Mapping[str, Any]  # as the file has them
 
 
@@ -167,9 +168,13 @@ def read_header(path: AnyPath) -> Header | None:
             status = reader.array(file["status"], "status")
             numbers = reader.array(file["number"], "number").tolist() if "number" in names else []
             check_status("status", status, status.shape)
+            axes = [reader.array(file[name], name) for name in ("x", "y") if name in names]
+            for axis in axes:
+                check_axis("an axis", axis)
             attributes = _attributes(file, size)
             counts = {item: int((status == item).sum()) for item in PointStatus}
-            return Header(kind, bool(hdf5.read_attribute(file, "complete")), status.shape, counts, numbers, attributes)
+            complete, coordinates = bool(hdf5.read_attribute(file, "complete")), [axis.tolist() for axis in axes]
+            return Header(kind, complete, status.shape, counts, numbers, coordinates, attributes)
 
 
 def path_of(path: GivenPath) -> AnyPath:

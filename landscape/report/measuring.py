@@ -21,7 +21,7 @@ from ..comparison.comparison import Comparison
 from ..comparison.measuring import compare_recipes
 from ..comparison.networks import find_recipes
 from ..curvature.curvature import Curvature
-from ..curvature.experiment import curvature_file
+from ..curvature.data import curvature_file
 from ..curvature.facts import evenly_chosen
 from ..errors import PlaneError, error_message
 from ..grid.measuring import Grid, measure_plane

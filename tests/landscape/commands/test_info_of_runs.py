@@ -4,6 +4,7 @@ import json
 import shlex
 import shutil
 
+import numpy as np
 import pytest
 from command_line import command, invoke
 from examples import train_run
@@ -140,9 +141,9 @@ def test_an_unfinished_landscape_is_continued_by_what_is_advised(copied):
 @pytest.mark.slow
 def test_an_unfinished_curvature_is_continued_by_what_is_advised(folder):
     typed = ("--top", "1", "--trace", "2", "--numbers", "0,4", "--samples", "32", "--density", "1x3", "--name", "bends")
-    typed += ("--keep-vectors",)
+    typed += ("--keep-vectors", "--matrix", "ggn")
     command("curvature", "run", *QUICK, *typed, folder=folder)
-    path = folder / "run/bends_0-4.h5"
+    path = folder / "run/bends_0-4_ggn.h5"
     record = read_record(CurvatureData, path)
     record.status[1] = PointStatus.PENDING
     write_image(path, record_bytes(record), CURVATURE)
@@ -161,9 +162,26 @@ def test_an_unfinished_curvature_is_continued_by_what_is_advised(folder):
     write_image(path, record_bytes(record), CURVATURE)
     told = info(folder)
     (words,) = commands_of(told, "curvature")
-    known = ("--top", "1", "--trace", "2", "--samples", "32", "--numbers", "0,4", "--keep-vectors", "--name", "bends")
-    assert words[2:] == ["run", "--function", "module:callback_fn", *known]
+    known = ("--top", "1", "--matrix", "ggn", "--trace", "2", "--samples", "32", "--numbers", "0,4", "--keep-vectors")
+    assert words[2:] == ["run", "--function", "module:callback_fn", *known, "--name", "bends"]
     assert "\x1b" not in told
+    path.rename(path.with_name("renamed.h5"))
+    assert not commands_of(info(folder), "curvature"), "none writes a file of that name"
+
+
+def test_no_command_is_advised_that_would_be_refused(copied):
+    path = copied / "run/landscape_0-4_pca.h5"
+    unfinished(path)
+    assert commands_of(info(copied), "evaluate")
+    data = read_landscape(path)
+    sampling = data.attributes["sampling"]
+    data.attributes["sampling"] = {**sampling, "share": "1of2"}
+    write_landscape(path, data)
+    assert not commands_of(info(copied), "evaluate"), "a share under another name"
+    data.attributes["sampling"] = sampling
+    data.x = data.x + np.array([0.0, 0.01, 0.0])
+    write_landscape(path, data)
+    assert not commands_of(info(copied), "evaluate"), "its axes are not even"
 
 
 def test_what_is_being_measured_can_be_watched(copied):
