@@ -117,7 +117,7 @@ class Measure:
         if not (x is None and y is None) and not (limits is None and margin is None):
             raise ValueError("x and y say where the grid ends; leave out limits and margin, or x and y.")
 
-        path = None if output is None else output_file(output, plane.checkpoints)
+        path = None if output is None else output_file(output, plane.checkpoints, rehearsal=chosen["dry_run"])
         grid = Grid(size, x, y, limits, margin)
         with route.kept_beside(path, chosen) if route else contextlib.nullcontext():
             return _landscape(measure_plane(plane, self._callback_fn, grid, chosen, path))
@@ -177,7 +177,7 @@ class Measure:
         if route is not None and names is not None:
             raise ValueError("names must be left out for a Path, whose ends have names.")
         _check_saves(route, chosen)
-        path = None if output is None else output_file(output, () if route else (a, b))
+        path = None if output is None else output_file(output, () if route else (a, b), rehearsal=chosen["dry_run"])
         with route.kept_beside(path, chosen) if route else contextlib.nullcontext():
             line = None if route is None else route.line()
             return measure_barrier(line, (a, b), names, self._callback_fn, points, path, chosen)
@@ -224,7 +224,7 @@ class Measure:
         """
         chosen = self._with("connect")
         settings = FittingSettings(CurveShape(kind, bends), steps, learning_rate, batch_size, chosen["seed"])
-        path = None if output is None else output_file(output, (a, b))
+        path = None if output is None else output_file(output, (a, b), rehearsal=chosen["dry_run"])
         return fit_curve((a, b), names, self._callback_fn, settings, path, chosen)
 
     @documented(ChangeOptions)
@@ -295,7 +295,7 @@ class Measure:
         """
         chosen = self._with("curvature", CurvatureOptions, options)
         reader = as_reader("weights", weights)
-        path = None if output is None else output_file(output, (reader,))
+        path = None if output is None else output_file(output, (reader,), rehearsal=chosen["dry_run"])
         return measure_weights(reader, self._callback_fn, path, chosen)
 
     @documented(EigenvectorOptions)

@@ -226,7 +226,7 @@ def evaluate(
     points = one_or_each("--size", size or "40", "40, or two such as 40x20")
     # Before eigenvectors are searched.
     inputs = [*(item.place for item in found), *of_plane.get("directions", ())]
-    output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
+    output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"], rehearsal=options["dry_run"])
     # Without a checkpoint the network is needed here anyway.
     call = FirstCall(load_function(function), options if found else None)
     shared = ("num_samples", "samples", "seed_each_point", "sample_memory", "plan", "progress", "dry_run", *_WHERE)

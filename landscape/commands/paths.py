@@ -100,7 +100,7 @@ def connect(
     if kind != "line":
         output = needed("--output", output, "give the landscape file of the curve, such as -o curve.h5")
     if output is not None:
-        place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
+        place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"], rehearsal=options["dry_run"])
         if kind != "line":
             check_no_input("output", curve_beside(place), inputs)
     # For alignment it is called here anyway.

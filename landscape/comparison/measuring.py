@@ -56,7 +56,11 @@ def compare_recipes(
     usual = "fixed" if chosen["buffers"] == "auto" else chosen["buffers"]
     chosen = {**chosen, "buffers": table_of(CompareOptions)["buffers"].checked("buffers", usual)}
     run, given = Run.checked(chosen), find_recipes(recipes)
-    path = None if output is None else output_file(output, [entry.reader for entry in given.entries])
+    path = (
+        None
+        if output is None
+        else output_file(output, [entry.reader for entry in given.entries], rehearsal=run.rehearsal)
+    )
     attributes = {"samples": chosen["samples"], **function_attribute(callback_fn)}
     count = len(given.entries) * chosen["directions"] * chosen["points"]
     with open_record(record_format(ComparisonData), path, run) as stored:

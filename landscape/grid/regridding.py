@@ -133,7 +133,7 @@ def regrid(
     file = cast("AnyPath", source.path)
     sampling, run = sampling_settings(source, chosen), Run.checked({**chosen, "overwrite": False})
     how = {**chosen, **measured_options(source, file, chosen["groups"])}
-    written = output_file(output) if output is not None else change.beside or file
+    written = output_file(output, rehearsal=run.rehearsal) if output is not None else change.beside or file
     # Named whole, as every measured file is: what it is called may be typed in another folder.
     path, before = (place.absolute() if isinstance(place, Path) else place for place in (written, file))
     directory = None

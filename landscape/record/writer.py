@@ -202,14 +202,19 @@ def make_output_folder(name: str, folder: Path, *, rehearsal: bool = False) -> P
 
 
 def output_file(
-    output: object, inputs: Iterable[object] = (), kind: FileKind | None = None, *, overwrite: object = False
+    output: object,
+    inputs: Iterable[object] = (),
+    kind: FileKind | None = None,
+    *,
+    overwrite: object = False,
+    rehearsal: bool,
 ) -> AnyPath:
     """Returns the path of a file to write; raises where it is an input, named like a picture, or of another kind."""
     path = check_directory("output", output)
-    if isinstance(path, RemotePath):
-        path.parent.check_writable("output")
-    else:
+    if isinstance(path, Path):
         check_can_be_file("output", path)
+    elif not rehearsal:
+        path.parent.check_writable("output")
     _check_ending("output", path)
     check_no_input("output", path, inputs)
     if kind is not None and overwrite is True:

@@ -7,6 +7,7 @@ import fsspec
 import fsspec.implementations.memory
 import numpy as np
 import pytest
+from command_line import invoke
 from examples import bowl
 from remote_stores import empty_memory, temporary
 from waiting import wait_until
@@ -166,6 +167,13 @@ def test_a_server_that_stays_away(memory, tmp_path, short_pauses, monkeypatch):
     finally:
         kept.unlink()
         kept.parent.rmdir()
+
+
+def test_a_dry_run_makes_no_folder(memory):
+    assert measure(URL, dry_run=True) is None
+    typed = ("--function", "examples:batch_norm", "--devices", "0", "--size", "3", "--dry-run", "-o", URL)
+    invoke("evaluate", *typed)
+    assert memory.find("/bucket", withdirs=True) == []
 
 
 def test_a_server_that_is_away_from_the_beginning(memory, monkeypatch):
