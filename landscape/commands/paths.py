@@ -140,15 +140,20 @@ def _on_a_curve(
     """Fits a curve and measures along it, within one budget; returns both, nothing before the curve is complete."""
     from ..functions import barrier
     from ..measure import Measure
-    from ..paths.fitting import curve_beside
+    from ..paths.fitting import curve_beside, read_curve
+    from ..paths.path import Path
 
     run = Run.checked(options)
     shared, of_way = split_options(options)
     of_curve = {name: value for name, value in shared.items() if name not in _OF_WAY}
-    beside = str(curve_beside(place))
-    path = Measure(call, **of_curve).connect(first, last, kind, **fitting, names=names, output=beside)
+    kept = curve_beside(place)
+    path = Measure(call, **of_curve).connect(first, last, kind, **fitting, names=names, output=str(kept))
     if options["dry_run"]:
-        barrier(first, last, call, points, names=names, **options)  # as many points as along the curve
+        curve = read_curve(kept) if kept.exists() and not options["overwrite"] else None
+        if curve is not None and curve.complete:
+            path = Path(curve)
+        else:
+            barrier(first, last, call, points, names=names, **options)  # as many points as along the curve
     if path is None or not path.curve.complete:
         return []
     measure = Measure(call.func, **{**shared, "budget": run.left})

@@ -161,6 +161,9 @@ def test_the_forecast_of_a_curve_counts_what_is_measured_along_it(small):
     assert "2 steps" in told
     assert "7 of the grid" in told
     assert sorted(path.name for path in small.iterdir()) == ["a.pt", "b.pt"]
+    invoke("connect", "a.pt", "b.pt", *(word for word in typed if word != "--dry-run"), "--quiet")
+    assert "7 of the grid" not in invoke("connect", "a.pt", "b.pt", *typed).stdout, "they are measured along the curve"
+    assert "7 of the grid" in invoke("connect", "a.pt", "b.pt", *typed, "--overwrite").stdout
 
 
 def test_options_of_measuring_mean_nothing_for_an_alignment_alone(small):
