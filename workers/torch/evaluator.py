@@ -271,7 +271,8 @@ class TorchEvaluator(NetworkEvaluator):
         if self._first_layer is not None:
             with self.settings():
                 try:
-                    batches = [batch for item in self._sets for batch in item.batches]
+                    stay = [item for item in self._sets if not item.samples.is_changed_on_use]
+                    batches = [batch for item in stay for batch in item.batches]
                     self._first_layer.prepare(batches, compiled=self._main.plan.compile)
                 finally:
                     self._moves.return_to_origin()

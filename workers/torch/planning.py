@@ -133,6 +133,8 @@ class NetworkPlanning:
             # Compiled code for images is fast where channels are next to each other, and slower than none elsewhere.
             candidate = replace(candidate, channels_last=True)
         placed = place_samples(samples, self.placement.inputs, candidate.channels_last)
+        if placed.is_changed_on_use:  # nothing can be kept for batches that are made anew
+            first_layer = None
         if not asked and (problem := self._never_pays(placed, candidate)):
             return _not_compiled(eager, problem)
         seconds = workload.points * (samples.count + sum(item.count for item in self.others)) / samples_per_second

@@ -1,6 +1,7 @@
 """The first layer computed once for a plane, beside the plain way and a float64 loop over the points."""
 
 import copy
+import weakref
 
 import numpy as np
 import pytest
@@ -25,7 +26,9 @@ from worker_cases import (
 from workers.errors import PointsFailedError
 from workers.evaluator import SampleMemory
 from workers.measurement_plan import MeasurementPlan, Workload
+from workers.samples.batches import Batch
 from workers.torch.compiled import first_layer
+from workers.torch.compiled.first_layer import FirstLayer
 from workers.torch.own_loss import OwnLoss
 
 COUNT = 30
@@ -362,6 +365,34 @@ def test_streamed_samples_and_changed_layouts_take_the_plain_way(monkeypatch):
     assert evaluator.description.plan == plan
     losses = measure_plane(evaluator, plane, POINTS)["loss"]
     np.testing.assert_allclose(losses, expected(lenet(), plane, dataset_of(IMAGES)), rtol=3e-6)
+
+
+def test_further_samples_that_are_laid_out_on_use_take_the_plain_way(monkeypatch):
+    """Each of their batches is a new tensor, often at the address of the one before."""
+    inputs, targets = images(64, size=24), classes(64)
+    monkeypatch.setattr("workers.samples.torch_samples._LAID_OUT_AT_ONCE", inputs.nbytes // 2)
+    network = seeded(lambda: convolutional(nn.Conv2d(3, 6, 8, stride=8), size=24))
+    plan = MeasurementPlan(BATCH, 1, channels_last=True, first_layer=True)
+    sets = {"train": TensorDataset(inputs[:BATCH], targets[:BATCH]), "test": TensorDataset(inputs, targets)}
+    plane = plane_of(network)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), copy.deepcopy(network), sets, plan=plan)
+    assert evaluator.description.plan == plan
+    losses = measure_plane(evaluator, plane, POINTS)
+    np.testing.assert_allclose(losses["loss"], expected(network, plane, sets["train"]), rtol=3e-6)
+    np.testing.assert_allclose(losses["loss@test"], expected(network, plane, sets["test"]), rtol=3e-6)
+
+
+def test_outputs_are_kept_only_for_the_batch_that_they_are_of():
+    layer, inputs = nn.Linear(70, 12), features(BATCH, 70)
+    layer.requires_grad_(False)
+    first = FirstLayer(layer, layer, dict(layer.named_parameters()))
+    first.load([state_of(layer)[0]] * 2)
+    kept = weakref.ref(inputs)
+    first.prepare([Batch((inputs,), None, BATCH)], compiled=False)
+    del inputs
+    assert kept() is not None  # so that no other batch can lie there
+    first.prepare([], compiled=False)
+    assert kept() is None
 
 
 def test_a_plan_from_another_worker_gives_the_same_bits():

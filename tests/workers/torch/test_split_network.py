@@ -8,9 +8,10 @@ import torch
 from measured_planes import measure_plane
 from torch import nn
 from torch.utils.data import TensorDataset
-from worker_cases import Skips, classes, direct_losses, evaluator_of, features, found, plane_of, seeded
+from worker_cases import Skips, classes, direct_losses, evaluator_of, features, found, images, plane_of, seeded
 
 from workers.measurement_plan import MeasurementPlan, Workload
+from workers.torch import planning
 from workers.torch.compiled.ahead_of_time import PackageError
 from workers.torch.compiled.first_layer import FirstCall, FirstLayer, SplitNetwork, _code, _Rest
 from workers.torch.compiled.network_code import code_of_network
@@ -120,6 +121,19 @@ def test_smaller_batches_after_a_shortage_are_neither_compiled_nor_kept(not_comp
     values = evaluator.measure(POINTS)["loss"]
     assert not_compiled.calls == 0
     assert np.array_equal(measure_plane(built(seeded(Skips), plan), plane, POINTS)["loss"], values)
+
+
+def test_tuning_gives_up_the_first_layer_of_images_that_are_laid_out_on_use(not_compiled, monkeypatch):
+    """Each of their batches is a new tensor, often at the address of the one before."""
+    monkeypatch.setattr("workers.samples.torch_samples._LAID_OUT_AT_ONCE", 0)
+    monkeypatch.setattr(planning, "_COMPILED_BATCHES", (BATCH,))
+    network = seeded(lambda: nn.Sequential(nn.Conv2d(3, 6, 5), nn.ReLU(), nn.Flatten(), nn.Linear(96, 4)))
+    dataset, plane = TensorDataset(images(COUNT, size=8), classes(COUNT)), plane_of(network)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), copy.deepcopy(network), dataset, workload=Workload(True, 400.0))
+    plan = evaluator.description.plan
+    assert (plan.compile, plan.channels_last, plan.first_layer) == (True, True, False)
+    losses = measure_plane(evaluator, plane, POINTS)["loss"]
+    np.testing.assert_allclose(losses, direct_losses(nn.CrossEntropyLoss(), network, plane, POINTS, dataset), rtol=3e-6)
 
 
 def test_tuning_leaves_the_first_layer_out_of_what_is_compiled(not_compiled):

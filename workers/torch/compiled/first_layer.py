@@ -190,6 +190,7 @@ class _ReachedError(BaseException):
 class _Part:
     """Outputs of the layer for one batch: at the origin, along each direction, and in the current row of points."""
 
+    inputs: tuple[Any, ...]  # the batch's own: while they are held, no other batch can lie at their addresses
     origin: torch.Tensor
     along: list[torch.Tensor]
     row: torch.Tensor
@@ -229,7 +230,7 @@ class FirstLayer:
         ]
 
     def prepare(self, batches: Sequence[Batch], *, compiled: bool) -> None:
-        """Computes what is kept for batches, whose memory must stay; then the layer must be put back to the origin."""
+        """Computes what is kept for batches that stay as they are; then the layer must be put back to the origin."""
         self._parts, self._row, self._compiled = {}, None, compiled
         inputs = [(batch, values) for batch in batches if (values := self._input_for(batch)) is not None]
         outputs: list[list[torch.Tensor]] = [[] for _ in inputs]
@@ -240,7 +241,7 @@ class FirstLayer:
                 kept.append(self._plain(values))
         for (batch, values), (origin, *along) in zip(inputs, outputs, strict=True):
             # Along a line there is but one row.
-            part = _Part(origin, along, torch.empty_like(origin) if len(along) > 1 else origin)
+            part = _Part(batch.inputs, origin, along, torch.empty_like(origin) if len(along) > 1 else origin)
             # A compiled network is a ``SplitNetwork``, which asks for ``outputs_for``.
             self._parts[_keys(batch.inputs if compiled else values)] = part
 
