@@ -30,7 +30,7 @@ from mindspore_cases import (
     without_dropout,
 )  # fmt: skip
 from pages import code_blocks, run_page_block, takes_minutes
-from scripts import run_python
+from scripts import PATIENCE, run_python
 
 from collectors import import_checkpoints
 from collectors.errors import CheckpointError
@@ -506,6 +506,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(4 * PATIENCE)  # Ray starts, and four times a process that imports MindSpore
 def test_ascend_devices_are_asked_of_ray(tmp_path):
     # No Ascend device is here: Ray is told of two that do not exist, and the actors compute on the CPU.
     script, here = tmp_path / "npu.py", Path(__file__).parent
@@ -515,7 +516,7 @@ def test_ascend_devices_are_asked_of_ray(tmp_path):
         "RAY_AUTH_TOKEN": "0123456789" * 4,
         "PYTHONPATH": os.pathsep.join([str(here), str(here.parent / "support"), os.environ.get("PYTHONPATH", "")]),
     }
-    assert run_python(script, env=environment).splitlines()[-1] == "good"
+    assert run_python(script, env=environment, patience=4 * PATIENCE).splitlines()[-1] == "good"
 
 
 @takes_minutes
