@@ -38,7 +38,15 @@ from .planes.plane import Plane, buffer_policy
 from .planes.plane_file import check_directions
 from .record.driver import Stored, carry_out, open_record
 from .record.identity import function_attribute, run_attributes
-from .record.options import CheckOptions, ReportOptions, RunCurvatureOptions, RunOptions, documented, with_defaults
+from .record.options import (
+    OPTIONS,
+    CheckOptions,
+    ReportOptions,
+    RunCurvatureOptions,
+    RunOptions,
+    documented,
+    with_defaults,
+)
 from .record.run import Run
 from .record.workers import Workers, measurement_options
 from .record.writer import make_output_folder
@@ -127,7 +135,7 @@ class SummaryLandscape:
         spanning = {name: other.path for name, other in others.runs.items()} if chosen["plane_of"] == "all" else {}
         folder = _output_folder(self._path, output, rehearsal=whole.rehearsal)
         jobs = _find_jobs(run, settings, folder, spanning, chosen)
-        _check_all_is_drawn(jobs, others, chosen["directions"])
+        _check_all_is_drawn(jobs, others, chosen)
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(open_record(LANDSCAPE_FILE, job.path, whole)) for job in jobs]
 
@@ -323,18 +331,26 @@ def _find_jobs(
     return jobs
 
 
-def _check_all_is_drawn(jobs: Sequence[_Job], others: FurtherRuns, directions: str) -> None:
+def _check_all_is_drawn(jobs: Sequence[_Job], others: FurtherRuns, chosen: Mapping[str, Any]) -> None:
     kinds = {job.kind for job in jobs}
     if others and "pca" not in kinds:
         raise ValueError(
             "also must be left out where no interval is drawn, because others join the planes of intervals; or pass "
             "collect_landscape={'create_landscape': {'train': True}}."
         )
-    if directions not in ("random", "pca") and directions not in kinds:
+    if chosen["directions"] not in ("random", "pca", *kinds):
         raise ValueError(
             "directions must be left out where no result is drawn, whose landscape has them; or pass "
             "collect_landscape={'create_landscape': {'result': True}}."
         )
+    for name, is_used, where in (
+        ("normalization", "random" in kinds, "no random directions are drawn"),
+        ("perturb_one_dimensional", "random" in kinds, "no random directions are drawn"),
+        ("centering", "pca" in kinds, "no interval is drawn"),
+        ("plane_of", bool(others), "no other run or network joins this run"),
+    ):
+        if not is_used and chosen[name] != OPTIONS[name].default:
+            raise ValueError(f"{name} must be left out where {where}.")
 
 
 def _read_run(
