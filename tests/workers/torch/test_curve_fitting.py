@@ -192,7 +192,7 @@ def test_batchnorm_refuses_own_batches_of_one_sample_before_the_first_step():
     loader = [(BATCH_NORM_INPUTS[part], BATCH_NORM_TARGETS[part]) for part in parts]
     with pytest.warns(UserWarning, match="batches"):
         evaluator = open_evaluator(build_batch_norm(2), of_means, loader)
-        task = make_task(evaluator, build_batch_norm(0), build_batch_norm(1), steps=1)
+    task = make_task(evaluator, build_batch_norm(0), build_batch_norm(1), steps=1)
     with pytest.raises(CurveError, match="batches of at least two samples"):
         evaluator.fit_curve(task, None, LONG)
 
