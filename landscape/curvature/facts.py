@@ -174,8 +174,10 @@ def failures(curvature: CurvatureData) -> list[str]:
 def _asked(known: Any) -> str:
     parts = [f"the {known[name]} {word}" for name, word in (("top", "largest"), ("bottom", "lowest")) if known[name]]
     tolerance = known.get("tolerance")
-    exact = "" if tolerance is None or not parts else f", each to {tolerance:g} of itself"
-    return (" and ".join(parts) or "none") + exact
+    found = " and ".join(parts) or "none"
+    if tolerance is None or not parts:
+        return found
+    return f"{found}, searched to a tolerance of {tolerance:g} (of itself, or of a thousandth of the largest)"
 
 
 def counted(count: int, unit: str) -> str:

@@ -55,7 +55,8 @@ _OF_GRID = (*OF_LOSS, "extremes", "keep_samples", "metrics", "groups", "buffers"
 _ROUNDING = {"float32": 1e-5, "tf32": 1e-2, "bfloat16": 5e-2}
 _EXTREMES = (
     "max_eigenvalue and min_eigenvalue are the ends of the Hessian's spectrum at each point, each to 1 % of itself, "
-    "and convexity_ratio is |min / max|; NaN where an end is not known so well after 200 products."
+    "or of a thousandth of the other one if that is more, and convexity_ratio is |min / max|; NaN where an end is not "
+    "known so well after 200 products."
 )
 _INTERPOLATED = (
     "buffers such as BatchNorm's running statistics are interpolated between the networks that the axes go through, at "

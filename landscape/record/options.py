@@ -308,7 +308,8 @@ _OF_CURVATURE: Mapping[str, Option] = {
         "of weights. They lie beside the curvature file in ``<stem>_vectors_<number>.safetensors``, and "
         "``Curvature.vectors`` and ``Curvature.plane`` read them.", flags=("--keep-vectors",)),
     "seed": replace(OPTIONS["seed"], text="seed of all random starts, and of a random choice of samples."),
-    "tolerance": Option(1e-3, check_between_0_and_1, "largest residual of an eigenvalue, as a share of its own size."),
+    "tolerance": Option(1e-3, check_between_0_and_1, "largest residual of an eigenvalue, as a share of its own "
+        "size, or of a thousandth of the largest eigenvalue's if that is more."),
     "seed_each_point": replace(OPTIONS["seed_each_point"], text="whether a loss that draws random numbers draws the "
         "same ones in every product (PyTorch)."),
     "budget": replace(OPTIONS["budget"], text='how long the call may take: seconds, or text such as "30min". Weights '

@@ -145,7 +145,8 @@ def test_the_caption_of_a_sharpness(path):
     caption = Curvature.load(path).caption()
     assert caption.text == (
         "Sharpness of the Hessian of the mean loss of Net, with 1,210 trainable weights, at 3 checkpoints (epochs 0 to "
-        "10). The 2 largest and the 1 lowest, each to 0.001 of itself. The trace has its 95 % interval. Not measured: "
+        "10). The 2 largest and the 1 lowest, searched to a tolerance of 0.001 (of itself, or of a thousandth of the "
+        "largest). The trace has its 95 % interval. Not measured: "
         "epoch 10. Measured on 64 samples (the first ones of the data set)."
     )
     data = build()
@@ -153,7 +154,7 @@ def test_the_caption_of_a_sharpness(path):
     data.converged[1, 2] = 0
     data.attributes["learning_rate"] = 0.05
     caption = Curvature(data).caption()
-    assert "each to 0.001 of itself; 1 did not get so exact and is hollow." in caption.text
+    assert "a thousandth of the largest); 1 did not get so exact and is hollow." in caption.text
     assert "The dashed line is 2 / learning rate, gradient descent's limit (Cohen et al. 2021)." in caption.text
     assert caption.alt == (
         "Curves over checkpoints. The largest eigenvalue goes from 3 at epoch 0 to 36.5 at epoch 5. "
