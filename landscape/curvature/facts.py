@@ -113,14 +113,16 @@ def curvature_caption(
     weights = f"{known['weights']:,} trainable weights"
     matrix = f"the {MATRIX_NAMES[known['matrix']]} of the mean loss{network}, with {weights}"
     measured_on = f"Measured on {count_text(known, known.get('num_samples'))}"
-    left = curvature.status != PointStatus.MEASURED
+    left, loose = curvature.status != PointStatus.MEASURED, unconverged(curvature).sum(1)
     if kind == "spectrum":
         row = find_row(curvature, number)
         probes = _density(curvature)
         text = [
             f"Eigenvalues of {matrix}, at {unit} {all_numbers[row]}",
             f"Density: stochastic Lanczos quadrature, {probes}" if probes else "",
-            f"Ticks (bars are their residuals, where these can be seen): {_asked(known)}" if _ends(known) else "",
+            f"Ticks (bars are their residuals, where these can be seen): {_asked(known)}{_loose(loose[row])}"
+            if _ends(known)
+            else "",
             measured_on,
         ]
         values, errors = curvature.eigenvalues[row], curvature.residuals[row]
@@ -128,11 +130,11 @@ def curvature_caption(
         shown = "A density over eigenvalues" if probes else "Ticks at eigenvalues"
         return Caption(joined(text), joined([shown, *ends]))
     rates = known.get("learning_rate") if learning_rate is None else learning_rate
-    loose = int(unconverged(curvature).sum())
     where = f"{len(all_numbers)} checkpoints ({unit}s {all_numbers[0]} to {all_numbers[-1]})"
     if len(all_numbers) == 1:
         where = f"{unit} {all_numbers[0]}"
-    hollow = f"; {loose} did not get so exact and {'is' if loose == 1 else 'are'} hollow" if loose else ""
+    count = loose.sum()
+    hollow = f"{_loose(count)} and {'is' if count == 1 else 'are'} hollow" if count else ""
     text = [
         f"Sharpness of {matrix}, at {where}",
         capital(_asked(known)) + hollow if _ends(known) else "",
@@ -178,6 +180,10 @@ def _asked(known: Any) -> str:
     if tolerance is None or not parts:
         return found
     return f"{found}, searched to a tolerance of {tolerance:g} (of itself, or of a thousandth of the largest)"
+
+
+def _loose(count: int) -> str:
+    return f"; {count} did not get so exact" if count else ""
 
 
 def counted(count: int, unit: str) -> str:

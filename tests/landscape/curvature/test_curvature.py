@@ -176,6 +176,10 @@ def test_the_caption_of_a_spectrum():
     data = build()
     data.eigenvalues[1], data.residuals[1] = [36.5, 2.0, -1.25], [0.004, 0.1, 0.02]
     caption = Curvature(data).caption("spectrum")
+    data.converged[:2] = [[0, 0, 0], [1, 1, 0]]
+    assert "of the largest); 1 did not get so exact. Measured on" in Curvature(data).caption("spectrum").text
+    data.converged[1] = 1
+    assert "of the largest). Measured on" in Curvature(data).caption("spectrum").text
     density = "at epoch 5. Density: stochastic Lanczos quadrature, 2 probes of 4 products. Ticks (bars are"
     assert density in caption.text
     assert caption.alt == (
