@@ -191,6 +191,7 @@ def compare(
     **options: Any,
 ) -> Sequence[Any]:
     """Says which recipe ends in the flatter minimum; after an interruption the same command continues."""
+    from ..comparison.facts import summaries_text
     from ..functions import compare as measure
 
     asked = recipes_of(recipes, paired=paired)
@@ -198,7 +199,7 @@ def compare(
         comparison = measure(asked, load_function(function), **options)
     if comparison is None:
         return []
-    typer.echo(comparison.summary())
+    typer.echo(summaries_text(comparison))
     return [comparison]
 
 

@@ -38,7 +38,13 @@ def comparison_text(data: ComparisonData) -> str:
         f'normalization "{attributes["normalization"]}"'
     )
     recipes = ", ".join(f"{item.recipe} ({item.networks})" for item in recipe_means(data))
-    return f"{record_text(data, [('recipes', recipes), ('lines', lines)])}\n\n{summary_text(data)}"
+    return f"{record_text(data, [('recipes', recipes), ('lines', lines)])}\n\n{summaries_text(data)}"
+
+
+def summaries_text(data: ComparisonData) -> str:
+    """Returns what is said of a comparison as a whole: its rise and, where it was measured, the trace."""
+    measures = [RISE, *(["trace"] if np.isfinite(data.trace).any() else [])]
+    return "\n\n".join(summary_text(data, measure) for measure in measures)
 
 
 def summary_text(data: ComparisonData, measure: str = RISE) -> str:

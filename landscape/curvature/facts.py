@@ -14,6 +14,7 @@ from workers.measurement_plan import plan_text
 from ..caption_sentences import capital, count_text, joined
 from ..captions import Caption
 from ..drawing.sheet import unconverged
+from ..drawing.texts import residual_text
 from ..errors import error_message
 from ..facts import as_lines, samples_text, versions_text
 from ..figures.spectrum import find_row
@@ -198,7 +199,8 @@ def evenly_chosen(count: int, most: int) -> list[int]:
 def _row(curvature: CurvatureData, row: int) -> str:
     values = curvature.eigenvalues[row].tolist()
     marks = ["" if done else "?" for done in curvature.converged[row]]
-    texts = [f"{value:.4g}{mark}" for value, mark in zip(values, marks, strict=True)]
+    errors = map(residual_text, curvature.residuals[row])
+    texts = [f"{value:.4g}{error}{mark}" for value, error, mark in zip(values, errors, marks, strict=True)]
     parts = [f"loss {curvature.loss[row]:.4g}"]
     top = int(curvature.attributes["top"])
     for word, ends in (("eigenvalues", texts[:top]), ("lowest", texts[top:])):

@@ -202,8 +202,12 @@ def _eigenvector_label(landscape: LandscapeData, axis: int) -> str:
         return f"{place}{matrix} eigenvector"
     exact = ""
     if matrix != _FACTORS and residuals is not None and math.isfinite(residuals[axis]):
-        exact = f" ± {float(residuals[axis]):.0e}".replace("e-0", "e-").replace("e+0", "e+")
+        exact = residual_text(residuals[axis])
     return f"{place}{matrix} eigenvector ({_OF_OPTIMIZER if matrix == _FACTORS else 'λ ='} {values[axis]:.4g}{exact})"
+
+
+def residual_text(residual: float) -> str:
+    return f" ± {residual:.0e}".replace("e-0", "e-").replace("e+0", "e+") if math.isfinite(residual) else ""
 
 
 def matrix_text(landscape: LandscapeData) -> str:

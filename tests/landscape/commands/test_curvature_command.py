@@ -92,8 +92,14 @@ def test_a_comparison_is_what_is_typed(said):
 
 
 def test_pairs():
-    said = invoke("compare", "a=run_0,run_1,run_2", "b=run_3,run_4,run_5", "--paired", "--directions", 4, *QUICK)
+    said = invoke(
+        "compare", "a=run_0,run_1,run_2", "b=run_3,run_4,run_5", "--paired", "--directions", 4, "--trace-lines", 2,
+        "-o", "pairs.h5", *QUICK,
+    )  # fmt: skip
     assert "paired t" in said.output
+    both = [Comparison.load("pairs.h5").summary(measure) for measure in ("rise_at_radius", "trace")]
+    for text in (said.output, invoke("info", "pairs.h5").output):
+        assert "\n\n".join(both) in text
 
 
 def test_recipes_that_are_typed_wrong():

@@ -126,9 +126,12 @@ def test_the_density_is_one_of_all_eigenvalues(found):
 
 def test_what_it_holds_in_words(found):
     text = curvature_text(found)
-    largest, second, lowest = found.eigenvalues[1]
+    largest, second, lowest = (
+        f"{value:.4g} ± {error:.0e}".replace("e-0", "e-")
+        for value, error in zip(found.eigenvalues[1], found.residuals[1], strict=True)
+    )
     for part in (
-        f"eigenvalues {largest:.4g}, {second:.4g}; lowest {lowest:.4g}",
+        f"eigenvalues {largest}, {second}; lowest {lowest}",
         "Hessian of the mean loss, 1210 trainable weights", "2 measured, 1 failed", "the 2 largest and the 1 lowest",
         "epoch 5 ", "2 probes of 4 products", "80 in all, about as long as 408 losses", "64 (first)",
         "computed in float32.", "epoch 10: CurvatureError: the loss is nan",
