@@ -113,7 +113,7 @@ class Answers(tuple[Answer, ...]):
 def recipe_means(data: ComparisonData, measure: str = RISE) -> list[RecipeMean]:
     values, rises, means = values_of(data, measure), rises_of(data), []
     for recipe in data.attributes["recipes"]:
-        rows = rows_of(data, recipe)
+        rows = rows_of(data, recipe, measure)
         estimate = crossed_mean(rises[rows]) if measure == RISE and len(rows) else mean(values[rows])
         low, high = estimate.interval(data.attributes["confidence"]) if len(rows) >= FEWEST else (math.nan, math.nan)
         spread = float(values[rows].std(ddof=1)) if len(rows) > 1 else math.nan
@@ -144,7 +144,7 @@ def answer_pairs(data: ComparisonData, measure: str = RISE) -> Answers:
 
 def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> tuple[Estimate, str, str, _Needed]:
     """Returns how a pair differs, the method and a reason, as an ``Answer`` has them, and how many are needed."""
-    rows = [rows_of(data, recipe) for recipe in pair]
+    rows = [rows_of(data, recipe, measure) for recipe in pair]
     of_all, lines, of_lines = values_of(data, measure), rises_of(data), measure == RISE
     values = [of_all[of_recipe] for of_recipe in rows]
     nonlinear = measure in ("steepest_rise", "radius_of_rise")
@@ -158,7 +158,7 @@ def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> tu
         remedy = "; measure it with trace_lines=30" if measure == "trace" and np.isnan(of_all).all() else ""
         reason = f"for some networks there is no {measure}: {measure_text(data, measure)}{remedy}"
         return unknown, "", reason, _UNKNOWN
-    both = in_pairs(data, *pair)
+    both = in_pairs(data, *pair, measure)
     if both is not None and len(both[0]) >= FEWEST:
         apart = lines[both[0]] - lines[both[1]]
         each = apart.mean(1) if of_lines else of_all[both[0]] - of_all[both[1]]
@@ -202,11 +202,13 @@ def _answer(
     )  # fmt: skip
 
 
-def in_pairs(data: ComparisonData, first: str, second: str) -> tuple[Sequence[int], Sequence[int]] | None:
+def in_pairs(
+    data: ComparisonData, first: str, second: str, measure: str = RISE
+) -> tuple[Sequence[int], Sequence[int]] | None:
     """Returns the rows of the networks of two recipes that share a name; None where names say nothing."""
     if not {first, second} <= set(data.attributes["paired"]):
         return None
-    one, other = ({data.name[row]: int(row) for row in rows_of(data, recipe)} for recipe in (first, second))
+    one, other = ({data.name[row]: int(row) for row in rows_of(data, recipe, measure)} for recipe in (first, second))
     shared = [name for name in one if name in other]
     return [one[name] for name in shared], [other[name] for name in shared]
 

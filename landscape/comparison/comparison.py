@@ -39,7 +39,8 @@ class Comparison(ReadOnlyRecord, ComparisonData):
         trace: of the loss's Hessian, where it was asked for, float64[n].
         trace_low: lower end of its interval, float64[n].
         trace_high: upper end, float64[n].
-        errors: what failed, by place: "network/3" (the whole network) or "network/3/direction/5".
+        errors: what failed, by place: "network/3" (the whole network), "network/3/direction/5" or
+            "network/3/trace".
         attributes: everything else worth keeping, as JSON values: ``radius``, ``normalization``, ``confidence``,
             ``rise``, ``recipes`` (in order), ``paired`` (recipes whose networks are told apart by name),
             ``num_samples``, ``seed``, ``trace_lines``, ``measurement_plan``, ``notes``, ``identity``, ...

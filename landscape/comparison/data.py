@@ -22,6 +22,7 @@ from ..record.record import Record, column
 TRACE_LINES = "trace_lines"
 """The attribute that says of how many lines each network's trace was made, by the SHA-256 of its weights."""
 RISE = "rise_at_radius"
+TRACE = "trace"
 _LARGEST = 1e60  # squares of squares of it are numbers still
 MOST_BLOCKS = 64
 _MOST_SAMPLES = 2**53
@@ -128,7 +129,7 @@ MEASURES = {
     "steepest_rise": Measure("rise of the loss at radius {radius:g}, along the steepest of the directions"),
     "radius_of_rise": Measure("radius at which the loss has risen by {rise:g}", lower="sharper", higher="flatter"),
     "loss": Measure("loss of the networks themselves", lower="lower in loss", higher="higher in loss"),
-    "trace": Measure("trace of the loss's Hessian, by random lines"),
+    TRACE: Measure("trace of the loss's Hessian, by random lines"),
 }
 
 
@@ -136,12 +137,17 @@ def measure_text(data: ComparisonData, measure: str) -> str:
     return MEASURES[measure].text.format(radius=data.attributes["radius"], rise=data.attributes["rise"])
 
 
-def left_out(data: ComparisonData) -> dict[int, str]:
+def left_out(data: ComparisonData, measure: str = RISE) -> dict[int, str]:
+    """Returns why networks do not count; one whose trace failed counts for every other measure."""
     reasons = {}
     wanted = _wanted(data)
     for row in range(len(data.recipe)):
         states = data.status[row, :wanted]
-        failures = [text for place, text in sorted(data.errors.items()) if f"{place}/".startswith(f"network/{row}/")]
+        failures = [
+            text
+            for place, text in sorted(data.errors.items())
+            if f"{place}/".startswith(f"network/{row}/") and (measure == TRACE or not place.endswith(f"/{TRACE}"))
+        ]
         if failures:
             reasons[row] = error_message(failures[0])
         elif len(states) < wanted or (states == PointStatus.PENDING).any():
@@ -153,8 +159,8 @@ def left_out(data: ComparisonData) -> dict[int, str]:
     return reasons
 
 
-def rows_of(data: ComparisonData, recipe: str) -> Int64[np.ndarray, " networks"]:
-    out = left_out(data)
+def rows_of(data: ComparisonData, recipe: str, measure: str = RISE) -> Int64[np.ndarray, " networks"]:
+    out = left_out(data, measure)
     return np.array([row for row, name in enumerate(data.recipe) if name == recipe and row not in out], np.int64)
 
 
@@ -182,7 +188,7 @@ def block_rises_of(data: ComparisonData) -> Float64[np.ndarray, "n directions bl
 @np.errstate(all="ignore")
 def values_of(data: ComparisonData, measure: str) -> Float64[np.ndarray, " n"]:
     """Returns one of ``MEASURES`` of each network; NaN where it is not measured, or where a rise is not reached."""
-    if measure == "trace":
+    if measure == TRACE:
         return data.trace
     middle = len(data.t) // 2
     if measure == "loss":

@@ -59,7 +59,7 @@ def summary_text(data: ComparisonData, measure: str = RISE) -> str:
     lines += [text for answer in answers for text in _answer_lines(answer, len(answers))]
     if measure == RISE:
         lines += _spread_lines(means, int(attributes["directions"]))
-    out = left_out(data)
+    out = left_out(data, measure)
     lines += [f"left out: {data.recipe[row]} {data.name[row]}: {reason}" for row, reason in list(out.items())[:_MOST]]
     if len(out) > _MOST:
         lines.append(f"and {len(out) - _MOST} more are left out")

@@ -32,11 +32,12 @@ from ..record.record import record_format
 from ..record.run import Run
 from ..record.writer import output_file
 from .comparison import Comparison
-from .data import TRACE_LINES, ComparisonData, InBlocks, block_names, block_sizes, left_out
+from .data import TRACE, TRACE_LINES, ComparisonData, InBlocks, block_names, block_sizes, left_out
 from .networks import Recipes, as_states, find_recipes
 
 _OF_SETTINGS = ("radius", "normalization", "seed", "directions", "confidence", "rise")
 _NAMED = 8
+_FAILURES = (CheckpointError, PlaneError, CurvatureError, FloatingPointError)
 # Of the directions that workers hold at once; each makes every point a little dearer.
 _MOST_BYTES = 2**30
 _MOST_DIRECTIONS = 16
@@ -142,29 +143,38 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run
     ) -> Iterator[str | Keep]:
         settings, announced = self.settings, False
-        for row, state in run.in_time(enumerate(self.states)):
+        for row in run.in_time(range(len(self.states))):
             try:
                 for line in self._lines(record, row, pool, run):
                     if not announced:
                         yield self._forecast(record, todo, pool, self.seconds)
                         announced = True
                     yield line
-                if _lacks_trace(record, row, settings) and not run.is_over():
-                    lines, seed, confidence = (settings[name] for name in ("trace_lines", "seed", "confidence"))
-                    trace = find_trace_by_lines(pool, state, lines, seed=seed, confidence=confidence)
-                    yield functools.partial(_keep_trace, row, lines, trace)
-            except (CheckpointError, PlaneError, CurvatureError, FloatingPointError) as error:
-                reason = f"{type(error).__name__}: {error}"
-                yield functools.partial(_keep_failure, row, settings["directions"], reason)
+            except _FAILURES as error:
+                yield functools.partial(_keep_failure, row, settings["directions"], error)
+                continue
+            if _lacks_trace(record, row, settings) and not run.is_over():
+                yield self._trace(row, pool)
+
+    def _trace(self, row: int, pool: Pool) -> Keep:
+        lines, seed, confidence = (self.settings[name] for name in ("trace_lines", "seed", "confidence"))
+        try:
+            trace = find_trace_by_lines(pool, self.states[row], lines, seed=seed, confidence=confidence)
+        except _FAILURES as error:
+            return functools.partial(_keep_failure, row, 0, error, place=f"/{TRACE}")
+        return functools.partial(_keep_trace, row, lines, trace)
 
     def keep(self, record: ComparisonData, result: Keep) -> int:
         return result(record)
 
     def warn(self, record: ComparisonData, run: Run) -> None:
         if record.errors and not record.status_counts[PointStatus.MEASURED]:
-            raise LandscapeError(f"no network could be measured: {_reasons(record)}")
-        if left_out(record) and (record.complete or not run.stopped):
-            warn_user(f"left out of the comparison: {_reasons(record)}")
+            raise LandscapeError(f"no network could be measured: {_reasons(record, left_out(record))}")
+        if (out := left_out(record)) and (record.complete or not run.stopped):
+            warn_user(f"left out of the comparison: {_reasons(record, out)}")
+        of_traces = {row: reason for row, reason in left_out(record, TRACE).items() if row not in out}
+        if of_traces:
+            warn_user(f"left out of the comparison of traces: {_reasons(record, of_traces)}")
         lacking = sum(_lacks_trace(record, row, self.settings) for row in range(len(self.states)))
         if run.stopped and lacking:
             warn_user(f"the budget ended before the traces of {lacking} of {len(self.states)} networks were measured.")
@@ -227,8 +237,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         return forecast_text(tasks, networks * settings["directions"] - pending, points, "point", seconds, pool.workers)
 
 
-def _reasons(data: ComparisonData) -> str:
-    out = left_out(data)
+def _reasons(data: ComparisonData, out: Mapping[int, str]) -> str:
     texts = [f"{data.recipe[row]} {data.name[row]} ({reason})" for row, reason in list(out.items())[:_NAMED]]
     return "; ".join([*texts, *([f"and {len(out) - _NAMED} more"] if len(out) > _NAMED else [])])
 
@@ -261,11 +270,11 @@ def _keep_trace(row: int, lines: int, trace: Trace, data: ComparisonData) -> int
     return 0
 
 
-def _keep_failure(row: int, directions: int, error: str, data: ComparisonData) -> int:
+def _keep_failure(row: int, directions: int, error: Exception, data: ComparisonData, place: str = "") -> int:
     wanted = data.status[row, :directions]
     failed = wanted != PointStatus.MEASURED
     wanted[failed] = PointStatus.FAILED
-    data.errors[data.place_of(row)] = error
+    data.errors[data.place_of(row) + place] = f"{type(error).__name__}: {error}"
     return int(failed.sum())
 
 

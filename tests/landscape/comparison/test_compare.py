@@ -14,12 +14,12 @@ from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.weights.aligned import align, as_reader
 from landscape import MeasurementPlan
-from landscape.comparison import answers
+from landscape.comparison import answers, measuring
 from landscape.comparison.comparison import Comparison
 from landscape.comparison.data import ComparisonData
 from landscape.functions import compare, trace_by_lines
 from landscape.planes.directions import random_direction
-from workers.errors import NondeterministicLossError
+from workers.errors import CurvatureError, NondeterministicLossError
 from workers.function_evaluator import FunctionEvaluator
 from workers.pools.in_process import InProcessPool
 
@@ -281,6 +281,29 @@ def test_traces_that_a_budget_left_out_are_said(recipes, tmp_path):
         found = measure(few, output=path, trace_lines=3, budget=1e-9)
     assert np.isnan(found.trace).all()
     assert np.isfinite(measure(few, output=path, trace_lines=3).trace).all()
+
+
+def test_a_network_whose_trace_fails_counts_for_its_rise(recipes, tmp_path, monkeypatch):
+    find = measuring.find_trace_by_lines
+
+    def failing(pool, state, *args, **options):
+        if state.sha256() == found_before.sha256[1]:
+            raise CurvatureError("a kink")
+        return find(pool, state, *args, **options)
+
+    path = tmp_path / "compare.h5"
+    found_before = measure(recipes, output=path)
+    monkeypatch.setattr(measuring, "find_trace_by_lines", failing)
+    with pytest.warns(UserWarning, match=r"left out of the comparison of traces: small 2 \(.*a kink\)$"):
+        found = measure(recipes, output=path, trace_lines=2)
+    assert list(found.errors) == ["network/1/trace"]
+    assert found.left_out == {}
+    assert found.values().tolist() == found_before.values().tolist()
+    assert np.isnan(found.trace).tolist() == [False, True, False, False, False, False]
+    assert [item.networks for item in found.means("trace")] == [2, 3]
+    assert "left out: small 2: " in found.summary("trace")
+    monkeypatch.undo()
+    assert not measure(recipes, output=path, trace_lines=2).errors
 
 
 @pytest.mark.parametrize("sizes", [(1, 3), (3, 1)])
