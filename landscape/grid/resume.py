@@ -11,12 +11,12 @@ import numpy as np
 
 from collectors.files.places import AnyPath
 from collectors.shapes import Float64, Int64
-from workers.measurement_plan import plan_text
 
 from ..errors import LandscapeGridError
 from ..record.checks import PointStatus
 from ..record.driver import Stored
-from ..record.identity import FUNCTION, FURTHER_RUNS, RUN, run_attributes
+from ..record.hdf5 import LANDSCAPE
+from ..record.identity import FUNCTION, FURTHER_RUNS, RUN, plan_change, run_attributes
 from ..roles import NO_RUN
 from ..sampling.grids import coinciding
 from .checkpoints import CheckpointsData
@@ -27,8 +27,6 @@ _OF_SOURCE = (
     "Return the same data, loss and metrics from callback_fn, and give the same run or plane, as when the file was "
     "measured."
 )
-# Of a plan; one of another precision is another experiment.
-_UNSAID = ("reason", "precision")
 UNDER_WAY = "under_way"
 """The attribute of a file whose grid is being changed: what was asked for, so that the same call goes on."""
 _KEPT = (PointStatus.MEASURED, PointStatus.FAILED)
@@ -127,16 +125,10 @@ def _stays_on_its_grid(shared: Overlap, stored: LandscapeData, fresh: LandscapeD
 
 def note_changes(stored: dict[str, Any], now: Mapping[str, Any]) -> None:
     """Adds this run's notes, and where it measures in another way its plan, to a file's attributes, in place."""
-    notes = [*(stored.get("notes") or ()), *now["notes"]]
-    plans = [
-        {name: value for name, value in plan.items() if name not in _UNSAID}
-        for plan in (stored.get("measurement_plan") or {}, now["measurement_plan"])
-    ]
-    if plans[0] != plans[1]:
-        first, then = map(plan_text, plans)
-        notes.append(f"the landscape was continued in another way: first in {first}; then in {then}.")
+    changed = plan_change(stored, now, LANDSCAPE)
+    if changed:
         stored["measurement_plan"] = now["measurement_plan"]
-    stored["notes"] = list(dict.fromkeys(notes))
+    stored["notes"] = list(dict.fromkeys([*(stored.get("notes") or ()), *now["notes"], *changed]))
     stored["partition_dependent"] = bool(stored.get("partition_dependent")) or now["partition_dependent"]
 
 

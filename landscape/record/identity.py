@@ -15,6 +15,7 @@ import numpy as np
 
 from collectors.files.places import AnyPath
 from workers.evaluator import DataSetDescription, EvaluatorDescription
+from workers.measurement_plan import plan_text
 from workers.pools.first_call import FirstCall
 
 from ..errors import LandscapeIdentityError
@@ -22,6 +23,8 @@ from .hdf5 import LANDSCAPE, FileKind
 
 _SHOWN = 8
 _GRID = {"x", "y"}
+# Of a plan; one of another precision is another experiment.
+_UNSAID = ("reason", "precision")
 REMEDY = "Pass overwrite=True to measure it anew, or another output= to keep both."
 OF_LOSS = ("precision", "seed_each_point", "samples")
 """What the identity of every measured loss has."""
@@ -126,6 +129,18 @@ def measured_attributes(description: EvaluatorDescription) -> dict[str, Any]:
         "created": moment.isoformat(timespec="seconds"),
         "versions": _versions(description.space.framework),
     }
+
+
+def plan_change(before: Mapping[str, Any], now: Mapping[str, Any], kind: FileKind) -> list[str]:
+    """Returns the note that a file, of the attributes ``before``, is continued by another plan, where it is."""
+    plans = [
+        {name: value for name, value in (attributes.get("measurement_plan") or {}).items() if name not in _UNSAID}
+        for attributes in (before, now)
+    ]
+    if plans[0] == plans[1]:
+        return []
+    first, then = map(plan_text, plans)
+    return [f"the {kind.word} was continued in another way: first in {first}; then in {then}."]
 
 
 def function_attribute(callback_fn: Callable[[], Any]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from .attributes import check_attributes
 from .checks import PointStatus, check_array, check_status
 from .driver import Stored
 from .hdf5 import FileKind
+from .identity import plan_change
 from .run import MeasurementReport
 from .whole_file import GivenPath, path_of, read_whole
 from .writer import FileFormat, save_whole
@@ -199,7 +200,9 @@ class Record:
                 known[name] = [mine[now[key]] if key in now else theirs[before[key]] for key in keys]
         sizes = {axis: max(size, stored.sizes[axis]) for axis, size in self.sizes.items()}
         attributes = {**stored.attributes, **self.attributes}
-        attributes["notes"] = list(dict.fromkeys([*(stored.attributes.get("notes") or ()), *self.attributes["notes"]]))
+        notes = [*(stored.attributes.get("notes") or ()), *self.attributes["notes"]]
+        notes += plan_change(stored.attributes, self.attributes, schema.kind)
+        attributes["notes"] = list(dict.fromkeys(notes))
         if "created" in stored.attributes:
             attributes["created"] = stored.attributes["created"]
         joined = self.empty(known, sizes, attributes)

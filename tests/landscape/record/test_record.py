@@ -140,6 +140,16 @@ def curvature(density=(0, 0), top=2, bottom=1, share=False, status=(1, 1, 1)):
     return data
 
 
+def test_another_plan_is_noted():
+    fresh, stored = curvature(), curvature()
+    for record, size in ((stored, 64), (fresh, 32)):
+        record.attributes["measurement_plan"] = {"batch_size": size, "threads": 1, "compile": False, "reason": size}
+    noted, text = fresh.joined(stored).attributes["notes"], "the curvature was continued in another way: first in "
+    way = "batches of {} samples, 1 thread per worker, not compiled"
+    assert noted == ["a note", f"{text}{way.format(64)}; then in {way.format(32)}."]
+    assert stored.joined(stored).attributes["notes"] == ["a note"]
+
+
 def comparison(blocks=(), last=PointStatus.MEASURED):
     random = np.random.default_rng(1)
     attributes = {
