@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,15 +84,21 @@ def _values(directory: Path) -> Iterator[tuple[Path, int, Any]]:
     if not files:
         return
     try:
+        from google.protobuf.message import DecodeError
         from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     except ImportError:
         return
 
+    def events(path: Path) -> Iterator[Any]:
+        # A damaged record ends a file, as one whose checksum is wrong.
+        with contextlib.suppress(DecodeError):
+            yield from EventFileLoader(str(path)).Load()
+
     def begun(path: Path) -> float:
         # Names tell the second alone.
-        return next((event.wall_time for event in EventFileLoader(str(path)).Load()), 0.0)
+        return next((event.wall_time for event in events(path)), 0.0)
 
     for path in sorted(files, key=begun):
-        for event in EventFileLoader(str(path)).Load():
+        for event in events(path):
             for value in event.summary.value if event.WhichOneof("what") == "summary" else ():
                 yield path, event.step, value

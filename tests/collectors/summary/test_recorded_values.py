@@ -7,6 +7,7 @@ import torch
 
 from collectors import Model, SummaryCollector
 from collectors.summary.recorded_values import RecordedTraining, gradient_descent_rates, recorded_training
+from collectors.summary.writer import record
 
 
 def train(directory, rates, optimizer=torch.optim.SGD, collector_options=None, **more):
@@ -52,6 +53,17 @@ def test_what_an_abandoned_part_of_a_training_recorded_does_not_count(tmp_path, 
 def test_the_rate_of_another_optimizer_is_no_rate_of_gradient_descent(tmp_path):
     train(tmp_path, [0.5], torch.optim.Adam)
     assert gradient_descent_rates(tmp_path, [1, 2]) is None
+
+
+def test_a_damaged_record_ends_its_file(tmp_path):
+    train(tmp_path, [0.5])
+    before = recorded_training(tmp_path)
+    for name in ("events.out.tfevents.1", "events.out.tfevents.2"):
+        (tmp_path / name).write_bytes(record(b"\xff\xff\xff\xff no event"))
+    (file,) = tmp_path.glob("*_MS")
+    file.chmod(0o600)
+    file.write_bytes(file.read_bytes() + record(b"\xff\xff\xff"))
+    assert recorded_training(tmp_path) == before
 
 
 @pytest.mark.parametrize(
