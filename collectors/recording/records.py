@@ -259,15 +259,19 @@ class RecordUploads:
         """Uploads what is left and removes the folder; a failure keeps it, with a warning or a note on ``error``."""
         if not self._uploads.is_open:
             return
-        self._uploads.close()
         try:
+            self._uploads.close()
             retry(self._upload_changed, LAST_PAUSES_SECONDS, when=lambda _: True)
-        except Exception as failure:
+        except BaseException as failure:
             # The folder itself would go with the next run.
             kept = shutil.move(self.folder, str(unsent_folder()))
+            reason = str(failure) or type(failure).__name__
             text = (
-                f"records could not be uploaded to {self._target}: {failure}. They are kept in {kept}; copy them there."
+                f"records could not be uploaded to {self._target}: {reason}. They are kept in {kept}; copy them there."
             )
+            if not isinstance(failure, Exception):
+                failure.add_note(text)
+                raise
             if error is None:
                 warnings.warn(text, RuntimeWarning, stacklevel=5)
             else:

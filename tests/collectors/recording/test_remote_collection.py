@@ -386,6 +386,13 @@ def test_records_that_cannot_be_uploaded_are_kept_with_a_warning(memory, failing
     assert len(stored(memory)) == 10
 
 
+def test_records_that_an_interrupt_keeps_from_being_uploaded_are_kept(memory, monkeypatch):
+    monkeypatch.setattr(records, "retry", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt) as raised:
+        model_run(URL)
+    assert len(losses_kept("\n".join(raised.value.__notes__))) == 8
+
+
 def test_uploads_of_records_that_fail_now_and_then(memory, tmp_path, failing):
     failing.where, failing.times = "tfevents", 2
     model_run(URL)
