@@ -230,6 +230,10 @@ class SampleJournal:
     def remove(self) -> None:
         """Removes the file; what it holds can be read as long as somebody has its chunks."""
         if self._store is None:
+            # Of an unfinished file that was there before, and is replaced.
+            with contextlib.suppress(OSError):
+                if first_bytes(self._path, len(_JOURNAL)) == _JOURNAL:
+                    self._path.unlink()
             return
         try:
             self._path.unlink(missing_ok=True)

@@ -124,6 +124,13 @@ def test_what_was_killed_is_refined_with_its_samples(killed, tmp_path):
     np.testing.assert_array_equal(again.samples().losses()[::2, ::2][measured], losses[measured])
 
 
+def test_it_goes_with_the_file_that_is_replaced_by_one_without_samples(killed, tmp_path):
+    _, folders, _ = killed
+    folder = shutil.copytree(folders[len(folders) // 2], tmp_path / "killed")
+    evaluate(random_plane(network(), seed=2), both, output=folder / NAME, overwrite=True, **OPTIONS)
+    assert [path.name for path in folder.iterdir()] == [NAME]
+
+
 def test_a_file_of_that_name_that_is_not_ours_is_left(tmp_path):
     (tmp_path / JOURNAL).write_text("mine")
     with pytest.raises(LandscapeWriteError, match=r"cannot be written: is no file of losses of samples"):
