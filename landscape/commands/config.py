@@ -55,24 +55,38 @@ def _values(file: Path, command: str, options: Mapping[str, inspect.Parameter]) 
     values = {}
     for key, value in _read(file).items():
         if key not in options:
+            known = next((name for name, item in options.items() if key in (f"no-{name}", _opposite(item))), None)
+            remedy = (
+                f"Correct or remove it; `landscape {command} --help` lists them. --config, --save-config and --json "
+                "are always typed."
+                if known is None
+                else f"Write {known} = false for --{key}."
+            )
             raise ValueError(
                 f"--config {file} must hold options of `landscape {command}` without their dashes, but has {key!r}. "
-                f"Correct or remove it; `landscape {command} --help` lists them."
+                f"{remedy}"
             )
         values[options[key].name] = _checked(file, key, value, options[key])
     return values
 
 
+def _opposite(option: inspect.Parameter) -> str:
+    """Returns what is typed for false, such as "quiet"; empty where that is the name after "no-"."""
+    (info,) = option.annotation.__metadata__
+    flags = (str(flag).partition("/")[2] for flag in (info.default, *(info.param_decls or ())))
+    return next((flag.removeprefix("--") for flag in flags if flag), "")
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        return tomllib.loads(file.read_text("utf-8-sig"))
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"--config {file} does not exist. Correct the path; --save-config writes such a file."
         ) from error
     except OSError as error:
         raise type(error)(f"--config {file} cannot be read: {error.strerror}. Give a TOML file.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"--config {file} must be a TOML file, but is none: {error}. Correct that line.") from error
 
 
@@ -106,7 +120,7 @@ def save_config(file: Path, command: str, values: Mapping[str, Any], options: Ma
         for key, item in options.items()
         if values[item.name] not in (item.default, None, []) and item.name not in _OF_ONE_CALL
     }
-    write_text(file, f"{_BEGINS}landscape {command}\n{as_toml(given)}")
+    write_text(file.resolve(), f"{_BEGINS}landscape {command}\n{as_toml(given)}")
 
 
 def as_toml(values: Mapping[str, Any]) -> str:

@@ -182,7 +182,7 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
         except LandscapeError:
             holds_something = record.errors or (_all(record) == PointStatus.MEASURED).any()
             if isinstance(stored.path, Path) and is_replaced and not holds_something:
-                stored.path.unlink(missing_ok=True)
+                stored.path.resolve().unlink(missing_ok=True)
             raise
         experiment.warn(record, run)
         unfinished = (PointStatus.PENDING, PointStatus.INTERPOLATED)

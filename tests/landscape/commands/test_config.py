@@ -64,6 +64,11 @@ def test_another_command_has_it_too(folder):
     [
         ("sampls = 3", ValueError, r"--config .*c\.toml must hold options of `landscape run` .*, but has 'sampls'\."),
         ("config = 'x'", ValueError, "but has 'config'"),
+        ("json = true", ValueError, r"but has 'json'\. .* and --json are always typed"),
+        ("quiet = true", ValueError, r"but has 'quiet'\. Write progress = false for --quiet\."),
+        ("no-result = true", ValueError, r"but has 'no-result'\. Write result = false for --no-result\."),
+        (f"size = {5000 * '['}", ValueError, r"must be a TOML file, but is none: "),
+        ("\ufeffsize = 2", ValueError, "^--size must be an int from 3 to 256, but got 2"),
         ("[run]\nsize = 3", ValueError, "but has 'run'"),
         ("size = 'three'", TypeError, r"--config .*c\.toml must have a whole number for size, but has 'three'\."),
         ("size = 3.5", TypeError, "a whole number for size, but has 3.5"),
@@ -94,6 +99,13 @@ def test_only_such_a_file_is_replaced(folder, tmp_path):
     assert (tmp_path / "mine.toml").read_text() == "size = 3\n"
     with pytest.raises(NotADirectoryError, match="--save-config must lie in a directory that exists"):
         invoke("run", folder / "run", *TYPED, "--dry-run", "--save-config", tmp_path / "no" / "c.toml")
+
+
+def test_a_link_stays_a_link(folder, tmp_path):
+    (tmp_path / "link.toml").symlink_to("own.toml")
+    invoke("run", folder / "run", *TYPED, "--dry-run", "--save-config", tmp_path / "link.toml")
+    assert (tmp_path / "link.toml").is_symlink()
+    assert tomllib.loads((tmp_path / "own.toml").read_text()) == SAVED
 
 
 _PLAIN = st.text(st.characters(exclude_categories=["Cs"])) | st.integers(-(2**63), 2**63 - 1) | st.booleans()
