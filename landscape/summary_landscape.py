@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from collectors.errors import RunDirectoryError
-from collectors.files.places import AnyPath, check_directory
-from collectors.files.remote_path import RemotePath
+from collectors.files.places import AnyPath
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
 from collectors.run_directory.settings import LandscapeSettings
@@ -22,7 +21,6 @@ from workers.users_code import warn_user
 
 from .curvature.experiment import measure_run
 from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvectors
-from .errors import LandscapeWriteError
 from .grid.data import LandscapeData
 from .grid.experiment import GridExperiment
 from .grid.forecast import fewest_points
@@ -49,7 +47,7 @@ from .record.options import (
 )
 from .record.run import Run
 from .record.workers import Workers, measurement_options
-from .record.writer import make_output_folder
+from .record.writer import output_folder
 from .sampling.sampling import SamplingSettings
 
 if TYPE_CHECKING:
@@ -133,7 +131,7 @@ class SummaryLandscape:
         EigenvectorSettings.of_run(chosen)  # or a ValueError
         others = find_further_runs(chosen["also"], run)
         spanning = {name: other.path for name, other in others.runs.items()} if chosen["plane_of"] == "all" else {}
-        folder = _output_folder(self._path, output, rehearsal=whole.rehearsal)
+        folder = output_folder(self._path, output, rehearsal=whole.rehearsal)
         jobs = _find_jobs(run, settings, folder, spanning, chosen)
         _check_all_is_drawn(jobs, others, chosen)
         with contextlib.ExitStack() as stack:
@@ -200,7 +198,7 @@ class SummaryLandscape:
         run = RunDirectory(self._path)
         if chosen["num_samples"] is None:
             chosen["num_samples"] = run.settings.num_samples
-        folder = _output_folder(self._path, output, rehearsal=chosen["dry_run"])
+        folder = output_folder(self._path, output, rehearsal=chosen["dry_run"])
         return measure_run(run, callback_fn, numbers, folder, chosen)
 
     @documented(ReportOptions)
@@ -233,7 +231,7 @@ class SummaryLandscape:
         """
         from .report.report import make_report
 
-        folder = _output_folder(self._path, output, rehearsal=options.get("dry_run", False))
+        folder = output_folder(self._path, output, rehearsal=options.get("dry_run", False))
         return make_report(self, RunDirectory(self._path), callback_fn, recipes, folder, options)
 
     @documented(CheckOptions)
@@ -259,19 +257,6 @@ class SummaryLandscape:
             shutil.rmtree(folder, ignore_errors=True)
         else:
             folder.remove_folder()
-
-
-def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None, *, rehearsal: bool) -> AnyPath:
-    folder = run if output is None else check_directory("output", output)
-    if isinstance(folder, RemotePath):
-        if rehearsal:
-            return folder
-        try:
-            folder.check_writable("output")
-        except RunDirectoryError as error:
-            raise LandscapeWriteError(f'{error} Or keep the files on this machine: output="landscapes".') from error
-        return folder
-    return make_output_folder("output", folder, rehearsal=rehearsal)
 
 
 @dataclass(frozen=True)

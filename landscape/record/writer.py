@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from collectors.errors import RunDirectoryError
 from collectors.files.background import LAST_PAUSES_SECONDS, WritingThread, retry
 from collectors.files.local_files import remove_stale_temporaries, unsent_folder
 from collectors.files.locks import LockHeldError, ProcessLock, is_held, private_lock_folder
@@ -182,6 +183,20 @@ class RemoteStore:
                 self._kept.unlink()
                 self._kept.parent.rmdir()
             self._kept = None
+
+
+def output_folder(run: AnyPath, output: str | os.PathLike[str] | None, *, rehearsal: bool) -> AnyPath:
+    """Returns where the landscapes of a run go: its own folder where none is given, made where it is missing."""
+    folder = run if output is None else check_directory("output", output)
+    if isinstance(folder, RemotePath):
+        if rehearsal:
+            return folder
+        try:
+            folder.check_writable("output")
+        except RunDirectoryError as error:
+            raise LandscapeWriteError(f'{error} Or keep the files on this machine: output="landscapes".') from error
+        return folder
+    return make_output_folder("output", folder, rehearsal=rehearsal)
 
 
 def make_output_folder(name: str, folder: Path, *, rehearsal: bool = False) -> Path:
