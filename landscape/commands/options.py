@@ -65,6 +65,8 @@ def _number_or_text(_option: str, text: str) -> float | str:
         return text
 
 
+# Where no number of samples was typed.
+_OF_THE_RUN = {"num_samples is ": "the number of samples that the run asks for is "}
 # What is typed in another form than Python's: of the flag and what is typed, what Python takes.
 _READ: Mapping[str, Callable[[str, Any], Any]] = {
     "device_ids": integers,
@@ -115,7 +117,8 @@ def with_options(
             *_, target = [None, *(typed.pop(item.name, None) for item in of_files)]
             as_json = prints_json and typed.pop("as_json")
             ending = interruptible(overwrite=typed.get("overwrite", False)) if measures else contextlib.nullcontext()
-            with ending, options_named(spelling):
+            of_run = _OF_THE_RUN if typed.get("num_samples", "") is None else _NOTHING
+            with ending, options_named({**spelling, **of_run}):
                 read_in = [name for name, value in typed.items() if name in forms and value is not None]
                 values = {**typed, **{name: forms[name](flags[name], typed[name]) for name in read_in}}
                 tabled = [name for name in names if name not in declared]

@@ -255,7 +255,8 @@ def _check_is_of_a_run(stored: LandscapeData, path: AnyPath) -> None:
         "pca": ("goes through checkpoints of no run, or of several", OTHER_GRID),
     }.get(str(kind), ("goes through weights of no run", OTHER_GRID))
     # Control points of a curve are in a file of their own, and never beside the landscape.
-    beside = "" if kind == "path" else f", and no {directions_path(path).name} of this plane is beside it"
+    name = directions_path(path).name
+    beside = "" if kind == "path" else f", and {name}, which would hold them, is not beside it or is another plane's"
     raise PlaneError(f"the plane of landscape file {path} {made}, which the file does not hold{beside}. {remedy}")
 
 

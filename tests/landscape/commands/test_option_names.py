@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import typer
-from command_line import invoke
+from command_line import command, invoke
 from examples import train_run
 from surfaces import surface
 from typer.testing import CliRunner
@@ -86,6 +86,17 @@ def test_run(run, options, text, tmp_path, monkeypatch):
     with pytest.raises((TypeError, ValueError, NotADirectoryError, RunDirectoryError), match=text):
         invoke("run", run, "--function", "examples:batch_norm", "--quiet", *options.split())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("default:.*but the data set has")
+@pytest.mark.parametrize(
+    ("typed", "asks"), [([], "the number of samples that the run asks for"), (["--samples", "2048"], "--samples")]
+)
+def test_a_number_of_samples_that_nobody_typed_is_the_runs(tmp_path, typed, asks):
+    train_run(tmp_path / "run", num_samples=2048)
+    measured = ("run", "run", "--function", "examples:batch_norm", "--devices", "0", "--dry-run")
+    told = command(*measured, *typed, folder=tmp_path).stderr
+    assert f"warning: {asks} is 2048, but the data set has 96; all of them are used." in told
 
 
 def test_import_checkpoints(tmp_path):
