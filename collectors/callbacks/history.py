@@ -93,7 +93,8 @@ class History(BuiltInCallback):
 
     def _add(self, params: dict[str, Any], element: str) -> None:
         batch = params.get(element)
-        samples = sample_count(*batch) if isinstance(batch, tuple) and len(batch) == 2 else 1
+        inputs, targets = batch if isinstance(batch, tuple | list) and len(batch) == 2 else (batch, None)
+        samples = sample_count(inputs, targets)
         # Stays on the accelerator when the loss does, so that no step waits for it.
         self._total = self._total + step_loss(params["net_outputs"]) * samples
         self._samples += samples

@@ -39,6 +39,16 @@ def test_the_mean_of_an_epoch(run, epochs, outputs):
     np.testing.assert_equal(history.history, outputs)
 
 
+@pytest.mark.parametrize("kind", [tuple, list, lambda pair: {"x": pair[0], "y": pair[1]}, lambda pair: (*pair, None)])
+def test_steps_weigh_as_much_as_their_samples_in_any_form_of_batch(kind):
+    history = History()
+    for loss, samples in ((1.0, 16), (3.0, 4)):
+        batch = kind((torch.zeros(samples, 3), torch.zeros(samples)))
+        history.on_train_step_end(context(net_outputs=loss, train_dataset_element=batch))
+    history.on_train_epoch_end(context(cur_epoch_num=1))
+    assert history.history == {"net_output": [pytest.approx(1.4)]}
+
+
 def test_fit_notes_metrics_and_eval_loss_for_each_run_anew():
     history = History()
     model().fit(2, batches([1.0, 2.0]), batches([7.0, 10.0], [2, 1]), callbacks=history)
