@@ -297,7 +297,7 @@ class SummaryCollector(HasCollector, InComposer):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._collector = _SummaryCollector(*arguments, **options)
         super().__init__(self._collector)
-        self._has_run = False
+        self._has_run, self._existing = False, self._collector._existing
 
     def fit_start(self, state: State, logger: Logger) -> None:
         if state.fsdp_enabled:
@@ -305,8 +305,8 @@ class SummaryCollector(HasCollector, InComposer):
                 "parallelism_config must not shard the weights (FSDP), because no process has all of them then; train "
                 "with DDP, or without the SummaryCollector."
             )
-        if self._has_run and int(state.timestamp.batch):
-            self._collector._existing = "resume"
+        goes_on = self._has_run and int(state.timestamp.batch)
+        self._collector._existing = "resume" if goes_on else self._existing
         super().fit_start(state, logger)
         self._has_run = True
 

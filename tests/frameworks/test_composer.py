@@ -22,6 +22,7 @@ from event_reading import scalars
 from pages import code_blocks, run_page_block, takes_minutes
 
 from collectors.composer import SummaryCollector
+from collectors.errors import RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
 from workers.composer_loss import evaluator_from
@@ -82,6 +83,18 @@ def test_a_second_fit_goes_on_by_itself(tmp_path):
     assert present(tmp_path / "parts") == present(tmp_path / "whole") == [0, 2, 4, 6, 12]
     for number in (4, 12):
         assert_same(*(weights(tmp_path / part, number) for part in ("parts", "whole")), rtol=0, atol=0)
+
+
+def test_a_fit_that_begins_anew_after_a_second_keeps_the_run(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_landscape=EPOCHS)
+    made = cases.trainer(callbacks=[collector], max_duration=None)
+    with pytest.warns(UserWarning, match="without saving"):
+        made.fit(duration="1ep")
+    made.fit(duration="2ep")
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        made.fit(duration="1ep", reset_time=True)
+    made.close()
+    assert present(tmp_path) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("kind", ["own", "compiled"])
