@@ -70,12 +70,12 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
     as in ``Model``. A stop that a callback asks for becomes ``state.stop_training()``, at the first batch or later.
 
     Each ``Trainer.fit``, and each evaluation outside of one, is a run of its own: callbacks are entered when it begins
-    and left when it ends. The evaluation that Composer makes at the end of a ``fit`` that stops within an epoch comes
-    after ``on_train_end``; it is a run for the callbacks that take part in evaluations inside ``Model.fit``. When a
-    callback raises, ``on_exception`` of all runs at once, and they are left. Composer does not tell its callbacks when
-    anything else raises: their ``on_exception`` runs when the trainer is closed, at the latest when Python exits. So
-    close it, in ``finally`` or with ``contextlib.closing(trainer)``. They get the error if it is still propagating,
-    otherwise a RuntimeError in its place.
+    and left when it ends. So is the evaluation that Composer makes at the end of a ``fit`` that stops within an epoch,
+    after ``on_train_end``. Evaluations are for those callbacks that take part in evaluations inside ``Model.fit``,
+    which LossMonitor and History do not. When a callback raises, ``on_exception`` of all runs at once, and they are
+    left. Composer does not tell its callbacks when anything else raises: their ``on_exception`` runs when the trainer
+    is closed, at the latest when Python exits. So close it, in ``finally`` or with ``contextlib.closing(trainer)``.
+    They get the error if it is still propagating, otherwise a RuntimeError in its place.
 
     Events that are run by hand outside of a training, ``trainer.engine.run_event(Event.EPOCH_START)``, belong to no
     run, so no hook runs.
@@ -98,7 +98,6 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
         advice = "composer.Callback, which the trainer takes as it is: Trainer(callbacks=[callback, InComposer(...)])."
         super().__init__(callbacks, composer.Callback, advice)
         self._in_epoch = False
-        self._evaluates_for_fit = False
         self._stop_passed_on = self._has_begun = False
         self._saved: list[Any] | None = None
 
@@ -153,18 +152,11 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
         self._call("fit_end", state)
         self._end_run()
 
-    def eval_before_all(self, state: State, logger: Logger) -> None:
-        self._evaluates_for_fit = True
-
-    def eval_after_all(self, state: State, logger: Logger) -> None:
-        self._evaluates_for_fit = False
-
     def eval_start(self, state: State, logger: Logger) -> None:
         with self._noticing_errors():
             if self._context is None:
                 self._begin_run(CallbackParameters(mode="eval", network=unwrap(state.model)))
-            if self._evaluates_for_fit:
-                self._audience = self._manager.for_fit_evaluation()
+            self._audience = self._manager.for_fit_evaluation()
             self._training = begin_evaluation(self._params, state.model, state.dataloader, _batches_of(state))
             self._call("eval_start", state)
 
@@ -254,7 +246,6 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
 
     def _fail(self, error: BaseException) -> None:
         if self._context is not None:
-            self._evaluates_for_fit = False
             self._end_run(error)
 
     def _give_up(self) -> None:

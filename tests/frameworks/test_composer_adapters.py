@@ -16,7 +16,7 @@ from composer.core import Event, State
 from composer.loggers import InMemoryLogger
 from composer.models import ComposerClassifier
 
-from collectors import CheckpointConfig, History, LambdaCallback, Model, ModelCheckpoint, TimeMonitor
+from collectors import CheckpointConfig, History, LambdaCallback, LossMonitor, Model, ModelCheckpoint, TimeMonitor
 from collectors.callbacks.callback import EVAL_HOOKS, STEP_EVENTS, TRAIN_HOOKS
 from collectors.composer import SummaryCollector
 from collectors.composer.from_composer import EVENTS, HOOK_EVENTS, FromComposer
@@ -50,10 +50,14 @@ def accuracy(outputs, targets):
     return (outputs.argmax(1) == targets).float().mean()
 
 
+@pytest.mark.filterwarnings("ignore:Cannot split tensor of length 4:UserWarning")
 def test_the_hooks_and_the_history_are_those_of_our_model():
     (in_model, ours), (in_composer, theirs) = ((Recorder(), History()) for _ in range(2))
-    our_model({"accuracy": accuracy}).fit(3, cases.loader(), cases.loader(16), callbacks=[in_model, ours])
-    made = run_trainer([InComposer(in_composer, theirs)], model=linear_model(), eval_dataloader=cases.loader(16))
+    train, evaluate = cases.loader(28), cases.loader(16)
+    our_model({"accuracy": accuracy}).fit(3, train, evaluate, callbacks=[in_model, ours])
+    made = run_trainer(
+        [InComposer(in_composer, theirs)], model=linear_model(), train_dataloader=train, eval_dataloader=evaluate
+    )
     assert in_composer.calls == in_model.calls
     for hook, params in in_model.params.items():
         found = in_composer.params[hook]
@@ -102,6 +106,23 @@ def test_an_evaluation_outside_of_training_is_a_run_of_its_own():
     assert recorder.params["on_eval_begin"]["batch_num"] == 2
     assert "metrics" not in recorder.params["on_eval_epoch_end"]
     assert 0 <= recorder.params["on_eval_end"]["metrics"]["MulticlassAccuracy"] <= 1
+
+
+@pytest.mark.parametrize("outputs", ["tensor", "mapping"])
+def test_an_evaluation_outside_of_training_has_no_loss_to_keep_or_print(outputs, capsys):
+    model, history = linear_model(), History()
+    made = cases.trainer(callbacks=[InComposer(history, LossMonitor())], model=model, max_duration="1ep")
+    made.fit()
+    kept = history.history
+    capsys.readouterr()
+    if outputs == "mapping":
+        forward = model.eval_forward
+        model.eval_forward = lambda batch, outputs=None: {"logits": forward(batch, outputs)}
+        model.update_metric = lambda batch, outputs, metric: metric.update(outputs["logits"], batch[1])
+    made.eval(cases.loader(16))
+    made.close()
+    assert "loss" not in capsys.readouterr().out
+    assert history.history is kept
 
 
 def test_several_evaluators_keep_their_results_apart():
