@@ -75,7 +75,7 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
         # MindSpore has no hook for exceptions, but it leaves every callback's context.
         self._open(
             parameters.network,
-            steps_per_epoch=parameters.batch_num,
+            steps_per_epoch=_batches_of_epoch(parameters),
             start_epoch=epochs_done,
             start_step=steps_done,
             epochs=epochs_done + parameters.epoch_num,
@@ -212,6 +212,7 @@ class InMindSpore(HostedCallbacks, mindspore.train.Callback):  # type: ignore[mi
         if given.get("mode") == "train":
             params.epoch_num = self._epochs_before + given["epoch_num"]
             params.cur_step_num = self._steps_before + given["cur_step_num"]
+            params.batch_num = _batches_of_epoch(given)
             self._context.exhausted = _epoch_is_whole(given)
 
 
@@ -222,11 +223,17 @@ def _done_before(parameters: Any) -> tuple[int, int]:
     """Returns how many epochs and steps came before a training, in its first epoch's first hook."""
     epochs_done = parameters.cur_epoch_num - 1
     # MindSpore counts steps from zero again after ``initial_epoch``.
-    return epochs_done, parameters.cur_step_num or epochs_done * parameters.batch_num
+    return epochs_done, parameters.cur_step_num or epochs_done * _batches_of_epoch(parameters)
 
 
 def _epoch_is_whole(parameters: Any) -> bool:
-    return bool(parameters["cur_step_num"] % parameters["batch_num"] == 0)
+    return bool(parameters.cur_step_num % _batches_of_epoch(parameters) == 0)
+
+
+def _batches_of_epoch(parameters: Any) -> int:
+    # Without a sink, as on a CPU, epochs are whole, but batch_num is still the sink_size that was asked for.
+    sinks = parameters.dataset_sink_mode
+    return int(parameters.batch_num if sinks else parameters.train_dataset.get_dataset_size())
 
 
 def _check_steps(are_counted: bool, parameters: Any) -> None:

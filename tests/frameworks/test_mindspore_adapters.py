@@ -106,6 +106,20 @@ def test_an_initial_epoch_goes_on_counting(pynative):
     assert recorder.params["on_train_begin"]["initial_step"] == 4
 
 
+@pytest.mark.parametrize("kind", ["adapted", "collector"])
+def test_a_sink_size_without_a_sink_leaves_epochs_as_they_are(pynative, tmp_path, kind):
+    recorder, network = Recorder(), without_dropout()
+    adapted = kind == "adapted"
+    ours = InMindSpore(recorder, collecting(tmp_path)) if adapted else collecting(tmp_path, kind=SummaryCollector)
+    model_of(network).train(2, dataset(32, 8), callbacks=[ours], dataset_sink_mode=True, sink_size=3)
+    assert RunDirectory(tmp_path).present((0, 1, 2)) == [0, 1, 2]
+    assert RunDirectory(tmp_path).metadata.step_per_epoch == 4
+    saved, trained = weights(tmp_path, 2), read(network)
+    assert_same(saved, {name: trained[name] for name in saved}, rtol=0, atol=0)
+    if adapted:
+        assert recorder.params["on_train_begin"]["batch_num"] == 4
+
+
 @pytest.mark.parametrize("hook", ["on_train_step_end", "on_train_epoch_end", "on_eval_begin", "on_eval_end"])
 def test_a_stop_ends_the_training(hook, pynative):
     recorder = Recorder(stop_at=hook)
