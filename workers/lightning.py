@@ -14,6 +14,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from collectors.networks.batches import map_leaves
+
 from .errors import CallbackFunctionError
 from .torch.own_loss import OwnLoss
 from .users_code import warn_user
@@ -223,6 +225,9 @@ class _Step:
 
     def __call__(self, module: Any, batch: Any) -> tuple[Any, Any]:
         batch, number = (batch["batch"], batch["dataloader_idx"]) if self._is_numbered else (batch, 0)
+        if module.dtype != torch.float32:
+            # A Trainer's precision="bf16-true" leaves the weights like that, and converts each batch.
+            batch = map_leaves(lambda leaf: leaf.to(module.dtype) if _is_real(leaf) else leaf, batch)
         for hook in self._hooks:
             batch = hook(batch, number)
         for stage in STAGES if self._stage is None else (self._stage,):
@@ -251,6 +256,10 @@ class _Step:
         finally:
             for metric in self._metrics:
                 metric.reset()
+
+
+def _is_real(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
 
 
 def _shown(outputs: Any) -> str:

@@ -298,6 +298,14 @@ class TestEvaluatorFrom:
         }
         assert len(sums) == 1
 
+    @pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+    def test_a_module_that_a_trainer_left_in_another_precision(self, package, precision):
+        module, data = seeded(CLASSES[package][0]), CLASSES[package][1](32, 32)
+        trainer = quiet_trainer(package, max_epochs=1, enable_checkpointing=False, precision=precision)
+        run_quietly(trainer.fit, module, data)
+        expected = run_quietly(trainer.validate, module, data, verbose=False)[0]["val_loss"]
+        assert self.loss(module, data=data) == [pytest.approx(expected, rel=1e-6)]
+
     def test_it_can_be_sent_after_a_training(self, package, tmp_path):
         module, data = seeded(CLASSES[package][0]), CLASSES[package][1](32, 8)
         collector = SummaryCollector(tmp_path, collect_landscape=EPOCHS)
