@@ -69,8 +69,10 @@ class SummaryCollector(TrainerCollector):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._trainer_step = trainer.global_step
         resumed = self._trainer_step > 0
-        # Lightning counts the steps of each optimizer; its checkpoint may come from a training without a collector.
-        self._steps_done = self._steps_done if resumed and self._steps_done is not None else self._trainer_step
+        # By hand, several optimizers may move in one step, and Lightning counts each of them; its checkpoint may come
+        # from a training without a collector.
+        if pl_module.automatic_optimization or not resumed or self._steps_done is None:
+            self._steps_done = self._trainer_step
         self._losses = []
         # Where a strategy divides the parameters among processes, its wrapper holds them, not the module.
         divides = type(trainer.strategy).__name__.startswith(_SHARDED)

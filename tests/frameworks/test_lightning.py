@@ -159,6 +159,17 @@ class TestCollector:
         assert run.checkpoint_path(1).stat().st_mtime_ns == before[1]
         assert (run.checkpoint_path(3).stat().st_mtime_ns == before[3]) == (settings is STEPS)
 
+    def test_resuming_what_was_saved_before_the_collector_heard_of_the_step(self, package, tmp_path):
+        class Saver(PACKAGES[package].Callback):
+            def on_train_batch_end(self, trainer, *arguments):
+                if trainer.global_step == 6:
+                    trainer.save_checkpoint(tmp_path / "six.ckpt")
+
+        fit(package, Saver(), callbacks=[SummaryCollector(tmp_path / "run", collect_landscape=STEPS)])
+        resumed = SummaryCollector(tmp_path / "run", collect_landscape=STEPS, existing="resume")
+        trainer = fit(package, resumed, ckpt_path=tmp_path / "six.ckpt")
+        assert resumed.state_dict() == {"steps": trainer.global_step}
+
     def test_learning_rate_and_loss_are_those_of_the_step_and_the_last_checkpoint_the_trained_weights(
         self, package, tmp_path
     ):
