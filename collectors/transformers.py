@@ -61,7 +61,9 @@ class SummaryCollector(TrainerCollector, TrainerCallback):  # type: ignore[misc,
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Counts an epoch; one that max_steps cut short does not count."""
-        is_whole = abs(state.epoch - round(state.epoch)) < 1e-6
+        # Of data without a length, the Trainer takes max_steps for one epoch.
+        has_length = length_of(kwargs.get("train_dataloader")) is not None
+        is_whole = has_length and abs(state.epoch - round(state.epoch)) < 1e-6
         if self._run is not None and (is_whole or not control.should_training_stop):
             self._run.end_epoch()
 

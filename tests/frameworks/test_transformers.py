@@ -102,6 +102,18 @@ class TestCollector:
             trainer(seeded(make_gpt2), tmp_path, [collector], max_steps=6).train()
         assert RunDirectory(tmp_path / "run").present((0, 1, 2, 3)) == [0, 1]
 
+    def test_a_pass_over_data_of_unknown_length_cut_short_is_none(self, tmp_path):
+        class Stream(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                return iter(sentences(32))
+
+        collector = SummaryCollector(tmp_path / "run", collect_landscape=EPOCHS)
+        training = trainer(seeded(make_gpt2), tmp_path, [collector], max_steps=3)
+        training.train_dataset = Stream()
+        with pytest.warns(UserWarning, match=r"training ended at epoch 0 without saving \[1, 2, 3\]"):
+            training.train()
+        assert RunDirectory(tmp_path / "run").present((0, 1, 2, 3)) == [0]
+
     @pytest.mark.parametrize("settings", [STEPS, EPOCHS], ids=["step", "epoch"])
     @pytest.mark.parametrize("start", [4, 6])
     def test_resuming_inside_an_epoch_and_at_its_end(self, tmp_path, settings, start):
