@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,7 +38,9 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._updates_every = 1
-        self._batches_before_epoch = self._batches_in_epoch = 0
+        # Batches whose gradients the optimizer has used, or keeps until there are enough of them.
+        self._used = self._used_before_epoch = self._batches_in_epoch = 0
+        self._batches_of_whole_epoch = math.inf
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Ends what a failed ``fit`` left open, and checks that the requested steps are visible."""
@@ -61,19 +64,25 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
             self._run.begin_step()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        before = self._batches_before_epoch + self._batches_in_epoch
         # At the end of an epoch one execution may make fewer steps than Keras counts.
         self._batches_in_epoch = min(batch + 1, self.params.get("steps") or batch + 1)
-        after = self._batches_before_epoch + self._batches_in_epoch
-        steps = after // self._updates_every - before // self._updates_every
+        before, self._used = self._used, self._used_before_epoch + self._batches_in_epoch
+        inner = _inner(self.model.optimizer)
+        if inner is not self.model.optimizer:
+            # A LossScaleOptimizer leaves out batches whose gradients are not finite.
+            synchronize(self.model)
+            self._used = int(to_array(inner._iterations))
+        steps = self._used // self._updates_every - before // self._updates_every
         for hidden in range(steps - 1, -1, -1):
             self._call("step", None if hidden else (logs or {}).get("loss"))
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Saves a checkpoint if one is due; an epoch that was cut short does not count."""
         batches, self._batches_in_epoch = self._batches_in_epoch, 0
-        self._batches_before_epoch += batches
-        if not self.model.stop_training or batches >= (self.params.get("steps") or batches):
+        self._used_before_epoch = self._used
+        if not self.model.stop_training:
+            self._batches_of_whole_epoch = batches
+        if batches >= self._batches_of_whole_epoch:
             self._call("end_epoch")
 
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
@@ -88,12 +97,14 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
                 "made none; load the whole model (keras.models.load_model), which brings its optimizer along, or use "
                 'unit="epoch".'
             )
-        every = self._updates_every = int(optimizer.gradient_accumulation_steps or 1)
+        inner = _inner(optimizer)
+        every = self._updates_every = int(inner.gradient_accumulation_steps or 1)
         steps = self.params.get("steps")
         if steps and not self._collector.counts_steps and (not step or self._collector._existing != "resume"):
             # Epochs are numbered by fit alone; the optimizer may be new, or may have trained something else before.
             step = epoch * steps // every
-        self._batches_before_epoch, self._batches_in_epoch = step * every, 0
+        self._used = self._used_before_epoch = int(to_array(inner._iterations))
+        self._batches_in_epoch, self._batches_of_whole_epoch = 0, steps or math.inf
         self._open(
             self.model,
             # Where the optimizer waits for several batches, epochs may differ by a step.
@@ -112,6 +123,11 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
         except BaseException as error:
             self._leave(error)
             raise
+
+
+def _inner(optimizer: Any) -> Any:
+    """Returns the optimizer that moves the weights: that inside a ``LossScaleOptimizer``, or the given one."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 class _OptimizerView:

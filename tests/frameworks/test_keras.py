@@ -357,6 +357,37 @@ def test_accumulated_batches_are_one_step(tmp_path):
     assert RunDirectory(tmp_path).metadata.step_per_epoch == 2
 
 
+def accumulating(every):
+    return keras.optimizers.SGD(0.1, gradient_accumulation_steps=every)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda: keras.optimizers.LossScaleOptimizer(accumulating(2)),
+        lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1), initial_scale=2.0**127),
+    ],
+    ids=["accumulates", "skips"],
+)
+def test_steps_under_a_loss_scale_are_iterations(tmp_path, optimizer):
+    model = small_model()
+    model.compile(optimizer(), loss="sparse_categorical_crossentropy")
+    with pytest.warns(UserWarning, match="without saving"):
+        fit(model, SummaryCollector(tmp_path, collect_landscape=STEPS))
+    assert 0 < int(model.optimizer.iterations) < 12
+    assert present(tmp_path) == list(range(int(model.optimizer.iterations) + 1))
+
+
+def test_a_batch_that_waits_for_others_counts_in_the_next_fit(tmp_path):
+    model = small_model()
+    model.compile(accumulating(3), loss="sparse_categorical_crossentropy")
+    landscape = {"unit": "step", "intervals": [range(5)]}
+    with pytest.warns(UserWarning, match=r"without saving \[2, 3, 4\]"):
+        fit(model, SummaryCollector(tmp_path, collect_landscape=landscape), epochs=1)
+    fit(model, SummaryCollector(tmp_path, collect_landscape=landscape, existing="resume"), initial_epoch=1)
+    assert present(tmp_path) == list(range(int(model.optimizer.iterations) + 1)) == list(range(5))
+
+
 @pytest.mark.skipif(BACK_END != "torch", reason="there are histograms on the PyTorch back end alone")
 def test_histograms_have_the_names_of_the_weights(tmp_path):
     pytest.importorskip("tensorboard")
@@ -379,17 +410,39 @@ def test_several_steps_of_one_execution(tmp_path):
     assert RunDirectory(tmp_path / "epochs").metadata.step_per_epoch == 4
 
 
+class StopAt(keras.callbacks.Callback):
+    """Asks for a stop after the second batch of an epoch."""
+
+    def __init__(self, epoch):
+        super().__init__()
+        self.last = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.model.stop_training |= batch == 1 and self.epoch == self.last
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch + 1
+
+
 def test_an_epoch_that_was_cut_short_is_none(tmp_path):
-    class StopAt(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            self.model.stop_training |= batch == 1 and self.epoch == 2
-
-        def on_epoch_begin(self, epoch, logs=None):
-            self.epoch = epoch
-
     with pytest.warns(UserWarning, match=r"ended at epoch 2 without saving \[3\]"):
-        fit(small_model(), SummaryCollector(tmp_path, collect_landscape=EPOCHS), StopAt())
+        fit(small_model(), SummaryCollector(tmp_path, collect_landscape=EPOCHS), StopAt(3))
     assert present(tmp_path) == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data:UserWarning")
+@pytest.mark.parametrize(("cut", "whole"), [(3, [0, 1, 2]), (1, [0])])
+def test_an_epoch_of_unknown_length_that_was_cut_short_is_none(tmp_path, cut, whole):
+    torch = pytest.importorskip("torch")
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return zip(*data(32), strict=True)
+
+    collector, batches = SummaryCollector(tmp_path, collect_landscape=EPOCHS), torch.utils.data.DataLoader(Stream(), 8)
+    with pytest.warns(UserWarning, match=f"ended at epoch {cut - 1} without saving"):
+        small_model().fit(batches, epochs=3, shuffle=False, verbose=0, callbacks=[collector, StopAt(cut)])
+    assert present(tmp_path) == whole
 
 
 def test_a_crash_without_with_is_whole_once_the_callback_is_gone(tmp_path):
