@@ -140,5 +140,8 @@ class _OptimizerView:
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         synchronize(self._model)
-        rate = float(to_array(self._model.optimizer.learning_rate))
-        return [{"params": [variable.value for variable in self._model.trainable_variables], "lr": rate}]
+        inner = _inner(self._model.optimizer)
+        # A MultiOptimizer has no learning rate of its own.
+        rates = [float(to_array(item.learning_rate)) for item in getattr(inner, "optimizers", [inner])]
+        parameters = [variable.value for variable in self._model.trainable_variables]
+        return [{"params": parameters}, *({"params": [], "lr": rate} for rate in rates)]

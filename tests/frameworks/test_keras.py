@@ -474,6 +474,21 @@ def test_records_of_a_training(tmp_path):
     np.testing.assert_allclose(rates, 0.1 * 0.5 ** np.arange(12), rtol=1e-5)
 
 
+def test_the_learning_rates_of_several_optimizers_are_recorded(tmp_path):
+    pytest.importorskip("tensorboard")
+    from event_reading import scalars
+
+    if not hasattr(keras.optimizers, "MultiOptimizer"):
+        pytest.skip("this Keras has no MultiOptimizer")
+    rates = keras.optimizers.OptimizerMap(keras.optimizers.SGD(0.25), {".*bias": keras.optimizers.SGD(0.5)})
+    model = small_model()
+    model.compile(keras.optimizers.MultiOptimizer(rates), loss="sparse_categorical_crossentropy")
+    fit(model, SummaryCollector(tmp_path, collect_freq=1, collect_landscape=STEPS))
+    assert present(tmp_path) == list(range(13))
+    for series, rate in (("auto", 0.5), ("group_1/auto", 0.25)):
+        assert [value for _, value in scalars(tmp_path, f"learning_rate/{series}")] == [rate] * 12
+
+
 def classifier(loss, activation="softmax", **compiling):
     model = small_model()
     if activation is None:
