@@ -796,6 +796,20 @@ def test_a_test_step_of_its_own_is_refused():
         own_values((model, model, data(), {}))
 
 
+def test_metrics_of_a_models_own_method_are_missed():
+    class Own(keras.Sequential):
+        def compute_metrics(self, *arguments, **options):
+            return {**super().compute_metrics(*arguments, **options), "own": 1.0}
+
+    model = Own([keras.Input((6,)), layers.Dense(4)])
+    model.compile("sgd", "mse", metrics=["mae"])
+    x, _ = data()
+    with pytest.warns(UserWarning, match="Own has a compute_metrics of its own, which is not called"):
+        values, _ = own_values((model, model, (x, x[:, :4]), {}))
+    assert "mae" in values
+    assert "own" not in values
+
+
 def test_the_network_of_the_page_has_the_loss_of_float64():
     """So all back ends agree, which are not installed side by side."""
     page = {"__name__": "page"}

@@ -14,6 +14,7 @@ from ..errors import CallbackFunctionError
 from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, named_call, scalar
 from ..metric_names import check_metric_name
 from ..samples.batches import Batch
+from ..users_code import warn_user
 from .loss import unpack
 from .network import Prediction, attach_masks, compiled, masks_of
 
@@ -92,6 +93,11 @@ def make_metrics(
     totals: dict[str, Total] = {}
     first = {"prediction": prediction, "targets": targets}
     together = getattr(model, "_compile_metrics", None) if isinstance(model, keras.Model) else None
+    if isinstance(model, keras.Model) and type(model).compute_metrics is not keras.Model.compute_metrics:
+        warn_user(
+            f"{type(model).__name__} has a compute_metrics of its own, which is not called: its compiled metrics are "
+            "measured. Give others as the fourth item that callback_fn returns."
+        )
     if together is not None:
         label = "one of the compiled metrics"
         state = named_call(label, MetricState, together, network, weighted=True, **first)
