@@ -99,7 +99,8 @@ def make_metrics(metrics: object, device: torch.device, named: type[NamedMetric]
 
 
 def _copied(metric: Any, device: torch.device) -> Any:
-    return copy.deepcopy(metric).to(device)
+    own = copy.deepcopy(metric)
+    return own.to(device) if hasattr(own, "to") else own
 
 
 def _without_names(metrics: object) -> object:

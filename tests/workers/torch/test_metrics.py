@@ -84,6 +84,22 @@ def test_one_forward_pass_for_all(metrics):
     assert calls == [20, 20, 10] * len(POINTS)
 
 
+def test_an_object_that_keeps_its_own_totals_is_no_module():
+    class Hits:
+        def reset(self):
+            self.hits = self.count = 0
+
+        def update(self, outputs, targets):
+            self.hits += int((outputs.argmax(1) == targets).sum())
+            self.count += len(targets)
+
+        def compute(self):
+            return self.hits / self.count
+
+    values, _ = measured({"hits": Hits(), "accuracy": accuracy})
+    np.testing.assert_allclose(values["hits"], values["accuracy"], rtol=1e-6)
+
+
 def test_a_metric_of_batches_keeps_the_loaders_own():
     with pytest.warns(UserWarning, match="metric 'recall' depends on how samples are batched, so the data set's own"):
         values, description = measured({"recall": macro_recall, "accuracy": accuracy}, 7)
