@@ -43,6 +43,11 @@ def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
                 "keep_samples=True does not reach the Evaluator that callback_fn returns; leave it out, or return "
                 "(model, network, dataset, metrics), of which we measure each sample's loss."
             )
+        if setup.options.samples not in ("first", result.description.options.samples):
+            raise ValueError(
+                f'samples="{setup.options.samples}" does not reach the Evaluator that callback_fn returns. Leave it '
+                "out and let the Evaluator choose its samples, or build it with these options."
+            )
         if setup.options.seed_each_point and not result.description.options.seed_each_point:
             raise ValueError(
                 "seed_each_point=True does not reach the Evaluator that callback_fn returns. Leave it out and let the "

@@ -165,6 +165,17 @@ def test_buffers_of_a_function_are_interpolated_too():
     np.testing.assert_allclose(evaluate(line, lambda: evaluator, x=[0.0, 0.5, 1.0, 2.0]).loss, [13, 6.5, 2, 1])
 
 
+def test_a_function_chooses_its_own_samples():
+    def evaluator():
+        return FunctionEvaluator(quadratic, arrays(), num_samples=200)
+
+    plane = random_plane(arrays(), network=evaluator().description.space, seed=14)
+    with pytest.raises(ValueError, match='samples="random" does not reach the Evaluator that callback_fn returns'):
+        evaluate(plane, evaluator, size=3, samples="random")
+    # Which of a run's settings is the user's choice, and which the default, is not known.
+    assert evaluate(plane, evaluator, size=3, num_samples=50).attributes["num_samples"] == 200
+
+
 def test_a_function_may_change_what_it_gets():
     def destructive(weights):
         weights["weight"] *= 0
