@@ -225,10 +225,11 @@ def _with_passes(source: SampleSource, limit: float, facts: PassFacts | None = N
     if facts is None:
         facts = PassFacts(tuple(sizes), tuple(marks), digest.hexdigest())
     samples = head.finish(without_batches=source.without_batches).without_store()
-    return samples.head_of(SampleStream(read, facts, block_size, copied=source.count is None, join=_join))
+    return samples.head_of(SampleStream(read, facts, block_size, copied=source.count is None, join=join))
 
 
-def _join(batches: Sequence[Batch]) -> Samples:
+def join(batches: Sequence[Batch]) -> Samples:
+    """Returns the samples of several batches, which can be cut anew where they fit together."""
     writer = SampleWriter()
     for batch in batches:
         writer.add(batch)

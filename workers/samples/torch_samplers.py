@@ -17,6 +17,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SubsetRand
 from ..errors import SamplesError
 from ..users_code import warn_and_note
 from .batches import Batch, MakeBatch, cut, quick_mark
+from .sources import join
 
 _LISTED = (Sequence, np.ndarray, torch.Tensor)
 # A loader that gives so many times as many samples as its data set has will not end.
@@ -159,8 +160,11 @@ def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[st
             return None
     if first == second:
         return loader
-    ordered = [batch for _, batch in sorted(_samples(loader, make_batch), key=lambda pair: pair[0])]
-    return [(batch.inputs, batch.targets) if batch.targets is not None else batch.inputs[0] for batch in ordered]
+    given = list(loader)
+    ordered = [batch for _, batch in sorted(_samples(given, make_batch), key=lambda pair: pair[0])]
+    # A loss may belong to its batches, which are as large as the loader's.
+    batches = join(ordered).batches(max(make_batch(item, None).size for item in given))
+    return [(batch.inputs, batch.targets) if batch.targets is not None else batch.inputs[0] for batch in batches]
 
 
 def _samples(batches: Iterable[Any], make_batch: MakeBatch) -> Iterator[tuple[int, Batch]]:

@@ -157,6 +157,26 @@ def test_a_loader_that_iterates_by_itself_gives_what_is_measured(kind):
         assert numbers == list(expected)
 
 
+def test_samples_of_its_own_are_in_batches_as_large_as_the_ones_it_gives():
+    """A loss may belong to its batches, and no sample is one."""
+
+    def halved(batches):
+        return ((inputs / 2, targets) for inputs, targets in batches)
+
+    def batches_of(change, **options):
+        samples, _ = read_samples(Loader(change, DATA, 7, **options), MeasurementOptions())
+        return samples.batches(None)
+
+    in_order, shuffled = batches_of(halved), batches_of(halved, shuffle=True)
+    assert [batch.size for batch in in_order] == [batch.size for batch in shuffled] == [7, 7, 7, 7, 2]
+    for batch in shuffled:
+        np.testing.assert_array_equal(batch.inputs, INPUTS[batch.targets] / 2)
+    ragged = batches_of(
+        lambda batches: ((inputs[:, : 1 + int(targets[0]) % 2], targets) for inputs, targets in batches)
+    )
+    assert [batch.size for batch in ragged] == [7, 7, 7, 7, 2]
+
+
 def for_ever(batches):
     items = list(batches)
     while True:
