@@ -22,7 +22,7 @@ from .plane import Axes, Plane
 _STEPS = 1000  # of a curve, as its length is measured
 
 
-def check_on_curve(name: str, plane: Plane, places: Any) -> None:
+def check_on_curve(name: str, plane: Plane, places: NDArray[Any] | Sequence[Any]) -> None:
     """Raises where coordinates lie beyond the ends of a curve; other planes go on for ever."""
     if isinstance(plane, CurvedLine) and not all(0 <= place <= 1 for place in np.ravel(places)):
         raise wrong_value(name, "from 0 to 1, between which a curve goes", np.ravel(places).tolist())
