@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import sysconfig
 import traceback
 import warnings
-from collections.abc import Iterator
-from contextvars import ContextVar
 from pathlib import Path
 
 OUR_PACKAGES = ("collectors", "workers", "landscape")
 _PACKAGES = Path(__file__).parents[1]
-_DATA_SET = ContextVar("_DATA_SET", default="")  # of which warnings are
 
 
 def is_installed(path: Path) -> bool:
@@ -32,7 +28,6 @@ def place_of(error: BaseException) -> str:
 
 def warn_user(text: str) -> None:
     """Warns at the line of the user's own code that led here."""
-    text = note_of_set(_DATA_SET.get(), text)
     frame = inspect.currentframe()
     while frame is not None and not _is_users(frame.f_code.co_filename):
         frame = frame.f_back
@@ -42,21 +37,6 @@ def warn_user(text: str) -> None:
     names = frame.f_globals
     registry = names.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, UserWarning, frame.f_code.co_filename, frame.f_lineno, names.get("__name__"), registry)
-
-
-def note_of_set(name: str, text: str) -> str:
-    """Puts the name of a data set in front of a text, unless one is there; "" is none."""
-    return f"data set {name!r}: {text}" if name and not text.startswith("data set ") else text
-
-
-@contextlib.contextmanager
-def warnings_of_set(name: str) -> Iterator[None]:
-    """Puts the name of a data set in front of our warnings, too."""
-    before = _DATA_SET.set(name or _DATA_SET.get())
-    try:
-        yield
-    finally:
-        _DATA_SET.reset(before)
 
 
 def warn_and_note(notes: list[str], *texts: str) -> None:

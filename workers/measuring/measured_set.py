@@ -22,8 +22,9 @@ from ..evaluator import EvaluatorDescription, MeasurementSetup, OriginMeasuremen
 from ..measurement_plan import MeasurementPlan
 from ..metric_names import name_in_set
 from ..samples.batches import Batch, is_array
+from ..samples.data_sets import note_of_set
 from ..samples.samples import Samples
-from ..users_code import note_of_set, warn_and_note, warn_user
+from ..users_code import warn_and_note, warn_user
 from . import checks
 from .memory_shortage import is_memory_shortage, shortage_text, within_memory
 from .partition import PartitionTest

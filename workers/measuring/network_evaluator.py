@@ -34,10 +34,9 @@ from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
 from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples
 from ..samples.batches import Batch, on_host
-from ..samples.data_sets import ReadSet, naming_set
+from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
 from ..samples.store import hold
-from ..users_code import note_of_set
 from .array_products import ArrayGradients
 from .curve_fitting import ArrayCurveFitter
 from .measured_set import MeasuredNetwork, MeasuredSet

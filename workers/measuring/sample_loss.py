@@ -19,9 +19,8 @@ from ..errors import CallbackFunctionError, SampleLossesError, SamplesError
 from ..metric_names import SAMPLE_LOSSES, name_in_group
 from ..sample_losses import KeptSamples
 from ..samples.batches import Batch, in_float64, is_array, is_tensor, on_host
-from ..samples.data_sets import naming_set
+from ..samples.data_sets import naming_set, note_of_set
 from ..samples.samples import Samples
-from ..users_code import note_of_set
 from .totals import Pending, Total, low_precision
 
 _MOST_GROUPS = 1000

@@ -12,7 +12,6 @@ from ..errors import SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..metric_names import check_set_name
-from ..users_code import note_of_set, warnings_of_set
 from .random_state import random_state_kept
 from .samples import Samples
 
@@ -111,11 +110,15 @@ def read_sets(
 
 @contextlib.contextmanager
 def naming_set(name: str) -> Iterator[None]:
-    """Puts the name of a data set in front of what is raised, and of warnings; "" is none."""
+    """Puts the name of a data set in front of what is raised; "" is none."""
     try:
-        with warnings_of_set(name):
-            yield
+        yield
     except Exception as error:
-        if error.args and isinstance(error.args[0], str):
-            error.args = (note_of_set(name, error.args[0]), *error.args[1:])
+        prefix = f"data set {name!r}: "
+        if name and error.args and isinstance(error.args[0], str) and not error.args[0].startswith("data set "):
+            error.args = (prefix + error.args[0], *error.args[1:])
         raise
+
+
+def note_of_set(name: str, note: str) -> str:
+    return f"data set {name!r}: {note}" if name else note

@@ -244,19 +244,6 @@ def test_numbers_of_samples_go_by_name():
         MeasurementOptions({"train": 0})
 
 
-def test_a_warning_names_the_set_that_it_is_about():
-    sets = {"train": pair(50, 1), "test": pair(33, 7)}
-    text = "data set 'test': num_samples is 40, but the data set has 33; all of them are used."
-    with pytest.warns(UserWarning, match="num_samples") as caught:
-        found = opened(nn.CrossEntropyLoss(), mlp(), sets, num_samples=40).description
-    assert [str(warning.message) for warning in caught] == [text]
-    assert found.notes == (text,)
-    with pytest.warns(UserWarning, match="^data set 'train': num_samples is 60, but the data set has 50"):
-        opened(nn.CrossEntropyLoss(), mlp(), sets, num_samples={"train": 60})
-    with pytest.warns(UserWarning, match="^num_samples is 60, but the data set has 50"):
-        opened(nn.CrossEntropyLoss(), mlp(), sets["train"], num_samples=60)
-
-
 def test_samples_that_memory_does_not_hold_are_refused():
     sets = {"train": pair(500, 1), "test": pair(330, 7)}
     size = features(500).nbytes + classes(500).nbytes
