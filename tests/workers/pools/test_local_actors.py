@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -92,6 +93,7 @@ class TestStoredValues:
         assert actors.folder is None or list(Path(actors.folder).iterdir()) == []
 
     def test_nothing_stays_open(self):
+        gc.collect()  # what tests before it left open must not close meanwhile
         before = len(list(Path("/proc/self/fd").iterdir()))
         for _ in range(5):
             assert StoredValue(np.ones(1000)).load().sum() == 1000
