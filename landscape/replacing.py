@@ -13,7 +13,7 @@ from collectors.files.file_kinds import ENOUGH_BYTES
 from collectors.files.places import AnyPath, check_directory, is_url
 from collectors.files.remote_path import RemotePath
 
-from .errors import LandscapeWriteError
+from .errors import LandscapeIdentityError, LandscapeWriteError
 
 # How the header of a safetensors file of ours begins, after the eight bytes of its length.
 _METADATA = b'{"__metadata__":{'
@@ -58,6 +58,13 @@ def not_replaced(target: AnyPath, word: str) -> LandscapeWriteError:
 def already_there(target: AnyPath) -> LandscapeWriteError:
     return LandscapeWriteError(
         f"{target} exists and was left as it is. Pass overwrite=True to replace it, or give another name."
+    )
+
+
+def holds_another(target: AnyPath, what: str) -> LandscapeIdentityError:
+    return LandscapeIdentityError(
+        f"{target} holds {what}; it was left as it is. Move it elsewhere, choose another output, or pass "
+        "overwrite=True to replace it."
     )
 
 

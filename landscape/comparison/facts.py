@@ -24,11 +24,11 @@ from .answers import (
     p_text,
     recipe_means,
 )
-from .data import MEASURES, RISE, ComparisonData, left_out, measure_text, values_of
+from .data import MEASURES, RISE, TRACE, ComparisonData, left_out, measure_text, values_of
 
 COMPARISON_SUMMARY_VERSION = 1  # grows as ``SUMMARY_VERSION`` does, for ``comparison_json``
 _MOST = 20
-_WITHOUT_DIRECTIONS = ("loss", "trace")
+_WITHOUT_DIRECTIONS = ("loss", TRACE)
 
 
 def comparison_text(data: ComparisonData) -> str:
@@ -43,7 +43,7 @@ def comparison_text(data: ComparisonData) -> str:
 
 def summaries_text(data: ComparisonData) -> str:
     """Returns what is said of a comparison as a whole: its rise and, where it was measured, the trace."""
-    measures = [RISE, *(["trace"] if np.isfinite(data.trace).any() else [])]
+    measures = [RISE, *([TRACE] if np.isfinite(data.trace).any() else [])]
     return "\n\n".join(summary_text(data, measure) for measure in measures)
 
 

@@ -200,9 +200,7 @@ def _eigenvector_label(landscape: LandscapeData, axis: int) -> str:
     values, residuals = landscape.directions.eigenvalues, landscape.directions.residuals
     if values is None or not math.isfinite(values[axis]):
         return f"{place}{matrix} eigenvector"
-    exact = ""
-    if matrix != _FACTORS and residuals is not None and math.isfinite(residuals[axis]):
-        exact = residual_text(residuals[axis])
+    exact = "" if matrix == _FACTORS or residuals is None else residual_text(residuals[axis])
     return f"{place}{matrix} eigenvector ({_OF_OPTIMIZER if matrix == _FACTORS else 'λ ='} {values[axis]:.4g}{exact})"
 
 

@@ -21,7 +21,6 @@ from workers.measuring.checks import check_determinism, check_same_values, close
 from workers.pool import OriginValues, Pool, Result, StateTask, Task
 from workers.users_code import warn_user
 
-from ..errors import LandscapeIdentityError
 from ..planes.curved_line import CurvedLine
 from ..planes.networks import columns_of
 from ..planes.plane import Axes, Plane
@@ -100,7 +99,7 @@ class GridExperiment(Experiment[LandscapeData]):
         later = path is not None and (is_of_another_plane(stored, self.plane) or (run.overwrite and path.exists()))
         if path is not None and not later:
             if not run.overwrite and identity_of_directions(path) not in (None, self.plane.identity):
-                raise LandscapeIdentityError(other_directions(directions_path(path)))
+                raise other_directions(directions_path(path))
             write_directions(path, self.plane)
         yield
         if path is not None and later:

@@ -29,6 +29,7 @@ from ..record.identity import FURTHER_RUNS, REMEDY, RUN
 from ..record.run import Run
 from ..record.workers import measurement_options
 from ..record.writer import note_file
+from ..replacing import holds_another
 from ..roles import OriginRole
 from ..sampling.sampling import SamplingSettings
 from .data import LandscapeData
@@ -91,7 +92,7 @@ def keep_plane(stored: Stored[LandscapeData], plane: Plane, run: Run) -> Plane:
         check_vectors(stored.record, curvature_attribute(plane), path)
     place = directions_path(path)
     if kept is None and place.exists() and not run.overwrite:
-        raise LandscapeIdentityError(other_directions(place))
+        raise other_directions(place)
     if kept is None and not run.rehearsal:
         write_plane(place, plane, "then run again")
         note_file(place)
@@ -105,11 +106,8 @@ def _has_converged(plane: Plane) -> bool:
     return bool(is_settled(residuals, sizes, plane.identity.get("tolerance", 0.0), sizes.max()).all())
 
 
-def other_directions(place: AnyPath) -> str:
-    return (
-        f"{place} holds the directions of another landscape, which may not be found again with the same bits; it was "
-        "left as it is. Move it elsewhere, choose another output, or pass overwrite=True to replace it."
-    )
+def other_directions(place: AnyPath) -> LandscapeIdentityError:
+    return holds_another(place, "the directions of another landscape, which may not be found again with the same bits")
 
 
 def is_of_another_plane(stored: Stored[LandscapeData], plane: Plane) -> bool:

@@ -45,7 +45,7 @@ def merge_files(files: Sequence[str | os.PathLike[str]], output: str | os.PathLi
         check_directions(path)
         kept = directions_path(path)
         if isinstance(kept, Path) and kept.exists() and not overwrite and kept.read_bytes() != planes[0].read_bytes():
-            raise LandscapeIdentityError(other_directions(kept))
+            raise other_directions(kept)
     saved = save_landscape(path, merge_landscapes(landscapes, path.absolute().parent), overwrite=overwrite)
     # Eigenvectors cannot be found a second time with the same bits.
     for plane in planes[:1]:

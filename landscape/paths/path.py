@@ -20,7 +20,7 @@ from collectors.weights.safetensors_file import MemoryState
 from workers.curves.curve import CurveShape, FittingSettings
 from workers.measurement_plan import MeasurementPlan
 
-from ..errors import LandscapeIdentityError, PlaneError
+from ..errors import PlaneError
 from ..planes.curved_line import CurvedLine
 from ..planes.directions import as_direction
 from ..planes.from_checkpoints import plane_of_points
@@ -30,6 +30,7 @@ from ..planes.side_file import place_to_save
 from ..record.driver import carry_out, open_record
 from ..record.run import MeasurementReport, Run
 from ..record.workers import Workers
+from ..replacing import holds_another
 from .fitting import CURVE_FILE, CurveExperiment, FittedCurve, curve_beside, read_curve, write_curve
 
 _BEND = "bend"
@@ -169,10 +170,7 @@ class Path:
             CURVE_FILE.check(beside, CURVE_FILE.kind)
             is_there = beside.exists() and not options["overwrite"]
             if is_there and read_curve(beside).line_identity != self.curve.line_identity:
-                raise LandscapeIdentityError(
-                    f"{beside} holds another path; it was left as it is. Move it elsewhere, choose another output, or "
-                    "pass overwrite=True to replace it."
-                )
+                raise holds_another(beside, "another path")
         yield
         if beside is not None and not options["dry_run"]:
             write_curve(beside, self.curve)

@@ -92,10 +92,8 @@ def find_directions(landscape_path: AnyPath, identity: Any) -> AnyPath | None:
     if not place.exists():
         return None
     # Older files hold directions alone, and imported landscapes have no identity.
-    if identity is None or "plane" not in CheckpointFile(place).metadata:
-        return place
-    kept = _PLANE.read(place, lambda file: json.loads(file.metadata["plane"])["identity"])
-    return place if kept == identity else None
+    kept = identity_of_directions(landscape_path)
+    return place if None in (identity, kept) or kept == identity else None
 
 
 def check_directions(landscape_path: AnyPath) -> None:
@@ -111,7 +109,7 @@ def identity_of_directions(landscape_path: AnyPath) -> Any:
     try:
         return json.loads(CheckpointFile(place).metadata["plane"])["identity"]
     except (CheckpointError, *DAMAGES):
-        return None  # whoever writes says whether it may be replaced
+        return None  # whoever reads it says what is wrong, and whoever writes whether it may be replaced
 
 
 def write_directions(landscape_path: AnyPath, plane: Any) -> None:

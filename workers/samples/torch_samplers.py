@@ -133,6 +133,10 @@ def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[st
     """Returns the batches of a loader with an ``__iter__`` of its own; None where its data set is read instead."""
     if type(loader).__iter__ is DataLoader.__iter__:
         return None
+
+    def made(items: Iterable[Any]) -> Iterator[Batch]:
+        return (make_batch(item, None) for item in items)
+
     dataset: Any = loader.dataset
     try:
         most = _ENDLESS * (len(dataset) + 1)
@@ -140,9 +144,7 @@ def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[st
         return None  # it cannot be read, and says so
     try:
         # Batches without samples may have no end either.
-        first, second = (
-            [mark for mark, _ in islice(_samples(islice(loader, most), make_batch), most)] for _ in range(2)
-        )
+        first, second = ([mark for mark, _ in islice(_samples(made(islice(loader, most))), most)] for _ in range(2))
     except SamplesError:
         return None  # what is wrong with a batch is said where it is read
     if len(first) == most or Counter(first) != Counter(second):
@@ -156,21 +158,20 @@ def own_iteration(loader: DataLoader[Any], make_batch: MakeBatch, notes: list[st
     # What gives all samples, in any order, is read as its data set.
     if len(first) == len(dataset):
         plain = (loader.collate_fn([dataset[index]]) for index in range(len(dataset)))
-        if Counter(first) == Counter(mark for mark, _ in _samples(plain, make_batch)):
+        if Counter(first) == Counter(mark for mark, _ in _samples(made(plain))):
             return None
     if first == second:
         return loader
-    given = list(loader)
-    ordered = [batch for _, batch in sorted(_samples(given, make_batch), key=lambda pair: pair[0])]
+    given = list(made(loader))
+    ordered = [batch for _, batch in sorted(_samples(given), key=lambda pair: pair[0])]
     # A loss may belong to its batches, which are as large as the loader's.
-    batches = join(ordered).batches(max(make_batch(item, None).size for item in given))
+    batches = join(ordered).batches(max(batch.size for batch in given))
     return [(batch.inputs, batch.targets) if batch.targets is not None else batch.inputs[0] for batch in batches]
 
 
-def _samples(batches: Iterable[Any], make_batch: MakeBatch) -> Iterator[tuple[int, Batch]]:
+def _samples(batches: Iterable[Batch]) -> Iterator[tuple[int, Batch]]:
     """Yields the samples of batches, each with a number that others hardly ever have; what is not cut is one."""
-    for item in batches:
-        batch = make_batch(item, None)
+    for batch in batches:
         for start in range(batch.size if batch.can_be_cut else 1):
             part = cut(batch, start, start + 1) if batch.can_be_cut else batch
             yield quick_mark(part), part
