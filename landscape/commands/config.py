@@ -55,12 +55,13 @@ def _values(file: Path, command: str, options: Mapping[str, inspect.Parameter]) 
     values = {}
     for key, value in _read(file).items():
         if key not in options:
-            known = next((name for name, item in options.items() if key in (f"no-{name}", _opposite(item))), None)
+            typed = f"--{key}"
+            known = next((name for name, item in options.items() if typed in (f"--no-{name}", flags_of(item)[1])), None)
             remedy = (
                 f"Correct or remove it; `landscape {command} --help` lists them. --config, --save-config and --json "
                 "are always typed."
                 if known is None
-                else f"Write {known} = false for --{key}."
+                else f"Write {known} = false for {typed}."
             )
             raise ValueError(
                 f"--config {file} must hold options of `landscape {command}` without their dashes, but has {key!r}. "
@@ -70,11 +71,13 @@ def _values(file: Path, command: str, options: Mapping[str, inspect.Parameter]) 
     return values
 
 
-def _opposite(option: inspect.Parameter) -> str:
-    """Returns what is typed for false, such as "quiet"; empty where that is the name after "no-"."""
+def flags_of(option: inspect.Parameter) -> tuple[str, str]:
+    """Returns what is typed for an option and for its opposite, such as "--quiet"; "" where that has no name."""
     (info,) = option.annotation.__metadata__
-    flags = (str(flag).partition("/")[2] for flag in (info.default, *(info.param_decls or ())))
-    return next((flag.removeprefix("--") for flag in flags if flag), "")
+    # In an annotation, typer takes the first flag for the default.
+    pairs = [str(flag).partition("/") for flag in (info.default, *(info.param_decls or ()))]
+    typed = next((flag for flag, *_ in pairs if flag.startswith("--")), f"--{option.name.replace('_', '-')}")
+    return typed, next((flag for *_, flag in pairs if flag), "")
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -169,9 +169,7 @@ def _flag(parameter: inspect.Parameter) -> str:
     (info,) = parameter.annotation.__metadata__
     if not isinstance(info, typer.models.OptionInfo):
         return ""
-    # In an annotation, typer takes the first flag for the default.
-    flags = (str(flag).partition("/")[0] for flag in (info.default, *(info.param_decls or ())))
-    return next((flag for flag in flags if flag.startswith("--")), f"--{parameter.name.replace('_', '-')}")
+    return config.flags_of(parameter)[0]
 
 
 class Command(TyperCommand):
