@@ -10,6 +10,8 @@ import statistics
 import subprocess
 import sys
 
+from contenders import busy_loops
+
 GIVEN = [f"{threads} {size}" for threads in (1, 2) for size in (64, 256, 1024)]
 RUN = """
 import json, sys, time, warnings
@@ -42,13 +44,8 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     print("loops | tuned: CPU s, wall s, threads x batch | best given: CPU s, threads x batch | ratio of CPU (range)")
     for loops in (0, 1, 2, 4):
-        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
-        try:
+        with busy_loops(loops):
             rounds = [{asked: _run(asked) for asked in ("tuned", *GIVEN)} for _ in range(repeats)]
-        finally:
-            for other in others:
-                other.kill()
-                other.wait()
         cpu = {asked: statistics.median(found[asked][0] for found in rounds) for asked in ("tuned", *GIVEN)}
         best = min(GIVEN, key=lambda asked: cpu[asked])
         ratios = sorted(found["tuned"][0] / found[best][0] for found in rounds)

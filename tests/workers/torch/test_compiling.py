@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import shutil
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -411,6 +412,20 @@ def test_threads_that_wait_for_other_programs_are_judged_by_all_their_batches(st
     assert (plan.threads, plan.batch_size) == (threads, size)
     # Not all of the time is spent on waiting.
     assert passed[0] < 1 + 3 * stalls
+
+
+@pytest.mark.parametrize("disturbed", [MeasurementPlan(64, 2), MeasurementPlan(1024, 2, channels_last=True)])
+def test_what_disturbs_several_threads_for_a_moment_does_not_cost_them_the_rest(disturbed):
+    passed, computed = [0.0], Counter()
+    batch = Batch(features(5000), classes(5000), 5000)
+
+    def run(plan, batches):
+        computed[plan] += 1
+        seconds = sum(0.0005 + 1e-6 * item.size for item in batches) / plan.threads / (1.7 if plan.channels_last else 1)
+        passed[0] += seconds + (0.2 if plan == disturbed and computed[plan] == 2 else 0)
+
+    plan = tuned(run, 5000, 2, clock=lambda: passed[0], channels_last=lambda: Samples([batch], batch))
+    assert (plan.threads, plan.channels_last) == (2, True)
 
 
 @pytest.mark.parametrize("waiting", [0.0, 0.05])
