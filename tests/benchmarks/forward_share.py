@@ -10,6 +10,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from networks import NETWORKS, digits
@@ -29,10 +30,10 @@ class Tiny(nn.Sequential):
 # Samples, and points along each side of the whole grid and of the smaller one.
 CASES = {
     "tiny": (1024, 40, 12),
-    "perceptron": (1024, 30, 10),
-    "transformer": (512, 20, 8),
-    "LeNet-5": (1024, 20, 8),
-    "ResNet-20": (64, 16, 6),
+    "perceptron": (1024, 20, 8),
+    "transformer": (512, 14, 6),
+    "LeNet-5": (1024, 14, 6),
+    "ResNet-20": (64, 10, 4),
 }
 
 
@@ -51,7 +52,7 @@ def shares(name: str, samples: int, size: int, smaller: int) -> tuple[float, flo
     measure = Measure(lambda: (loss, network, data, {}), progress=False, compile=False)
     found = measure.grid(plane, size=size)
     plan = found.attributes["measurement_plan"]
-    given = MeasurementPlan(plan["batch_size"], 1)
+    given = replace(MeasurementPlan.from_json(plan), threads=1)
 
     def ours(side: int, plan: MeasurementPlan | None) -> float:
         one = Measure(lambda: (loss, network, data, {}), progress=False, compile=False, plan=plan)
