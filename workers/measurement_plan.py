@@ -119,6 +119,11 @@ class Workload:
     rehearsal: bool = False  # whether only the forecast is wanted: nothing is compiled
 
 
+ONE_THREAD = (
+    "points take three times as long as forecast: other programs have begun, for which several threads would wait. One "
+    "thread measures from here on, and the file's measurement plan says so. That changes a loss in its last digits at "
+    "most."
+)
 NOT_IN_A_REHEARSAL = "a dry run compiles nothing"  # why a network is not compiled where only the forecast is wanted
 
 

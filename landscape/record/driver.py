@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath
 from collectors.progress_bar import progress_bar
-from workers.measurement_plan import MeasurementPlan
+from workers.measurement_plan import ONE_THREAD, MeasurementPlan
 from workers.measuring.memory_shortage import shortage_text
 from workers.pool import Pool
 from workers.users_code import warn_user
@@ -174,8 +174,9 @@ def measure(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) 
                     done += ended
                     bar.update(ended)
                     if pool.description.plan != plan:
-                        warn_user(shortage_text(plan.batch_size, pool.description.plan.batch_size))
-                        plan = pool.description.plan
+                        last, plan = plan, pool.description.plan
+                        fewer = plan.threads < last.threads
+                        warn_user(ONE_THREAD if fewer else shortage_text(last.batch_size, plan.batch_size))
                         writer.update(functools.partial(record.attributes.update, measurement_plan=plan.to_json()))
                 if not run.stopped:
                     bar.total = bar.n  # adaptive sampling needs fewer points

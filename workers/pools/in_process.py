@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,8 @@ from .devices import available_cores, gpu_ids
 # What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
 _CHUNK_SECONDS = 0.1
 _LONGEST_CHUNK = 64
+# So many chunks in a row that take so many times what the origin took: several threads wait for other programs.
+_LATE_CHUNKS, _LATE = 5, 3.0
 
 _Value = TypeVar("_Value")
 CurvatureOutcome: TypeAlias = tuple[CurvatureValues | None, str | None]
@@ -225,6 +228,7 @@ class InProcessPool(Pool):
             self._worker = Worker(make_evaluator(call_callback(callback_fn), setup))
         self._chunk_length = 1
         self._pass_cost: PassCost | None = None
+        self._is_given, self._expected, self._late = plan is not None, math.inf, 0
 
     @property
     def description(self) -> EvaluatorDescription:
@@ -239,7 +243,7 @@ class InProcessPool(Pool):
 
     def measure_origin(self) -> list[OriginValues]:
         device, measured = self._worker.measure_origin()
-        self._pass_cost = measured.pass_cost
+        self._pass_cost, self._expected = measured.pass_cost, measured.seconds
         return [OriginValues("this process", device, measured)]
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
@@ -276,6 +280,9 @@ class InProcessPool(Pool):
         outcomes = self._worker.measure_points([task.coordinates for task in chunk])
         seconds = (time.perf_counter() - start) / len(chunk)
         self._chunk_length = max(1, min(int(_CHUNK_SECONDS / max(seconds, 1e-9)), _LONGEST_CHUNK))
+        self._late = self._late + 1 if seconds > _LATE * self._expected and self._pass_cost is None else 0
+        if self._late == _LATE_CHUNKS and not self._is_given and hasattr(self._worker.evaluator, "use_one_thread"):
+            self._worker.evaluator.use_one_thread()
         return [Result(task.key, *outcome) for task, outcome in zip(chunk, outcomes, strict=True)]
 
 

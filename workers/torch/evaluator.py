@@ -202,6 +202,13 @@ class TorchEvaluator(NetworkEvaluator):
                 changes |= {"compile": False, "compiler": "", "reason": "not compiled: memory ran out"}
             self._main.change_plan(**changes)
 
+    def use_one_thread(self) -> None:
+        """Measures with one thread from here on, but for compiled code, which keeps those that it was compiled for."""
+        if self._threads > 1 and not self._main.plan.compile:
+            self._threads = 1
+            for item in self._sets:
+                item.change_plan(threads=1)
+
     def close(self) -> None:
         self._gradients.close()
         while self._snapshots:

@@ -1,5 +1,7 @@
 """What every experiment promises, whatever it measures: it goes on, ends in time, and leaves no empty file."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from false_clock import FalseClock
@@ -13,6 +15,7 @@ from landscape.record.writer import lock_landscape
 from workers.errors import CurvatureError
 from workers.function_evaluator import FunctionEvaluator
 from workers.measurement_options import MeasurementOptions
+from workers.measurement_plan import MeasurementPlan
 from workers.pools.in_process import InProcessPool
 
 
@@ -95,6 +98,27 @@ def test_an_error_leaves_what_was_there(path, pool):
     with pytest.raises(CurvatureError):
         run_of(OfNumbers([1], breaking=1), path, pool)
     assert read_record(Squares, path).number.tolist() == [1]
+
+
+def test_fewer_threads_are_said_and_written(path):
+    evaluator = FunctionEvaluator(lambda arrays: arrays["x"].sum(), {"x": np.ones((2, 2))})
+
+    def use(threads):
+        evaluator._description = replace(evaluator.description, plan=MeasurementPlan(threads=threads))
+
+    class Slow(OfNumbers):
+        def keep(self, record, result):
+            use(1)
+            return super().keep(record, result)
+
+    use(2)
+    with (
+        InProcessPool(lambda: evaluator, MeasurementOptions()) as pool,
+        pytest.warns(UserWarning, match=r"times as long as forecast.* One thread measures from here on") as caught,
+    ):
+        run_of(Slow([1, 2]), path, pool)
+    assert len(caught) == 1
+    assert read_record(Squares, path).attributes["measurement_plan"]["threads"] == 1
 
 
 def test_a_rehearsal_writes_nothing(path, pool):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from false_clock import FalseClock
 from paraboloid import Paraboloid, paraboloid_plane
 from places import SUPPORT
 from scripts import run_script
@@ -45,6 +48,38 @@ def test_results_are_the_evaluators():
     assert [results[0].values["loss"], results[2].values["loss"]] == expected.tolist()
     assert results[1].values == own
     assert found(network) == before
+
+
+class Threaded(Paraboloid):
+    """Measures with two threads, which take ten times as long from the fourth call on."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self.clock, self.calls = clock, 0
+        self.use_plan(2)
+
+    def use_plan(self, threads):
+        self._description = replace(self.description, plan=MeasurementPlan(threads=threads))
+
+    def measure(self, points):
+        self.calls += 1
+        self.clock.go_on(len(points) * (1 if self.calls <= 3 or self.description.plan.threads == 1 else 10))
+        return super().measure(points)
+
+    def use_one_thread(self):
+        self.use_plan(1)
+
+
+@pytest.mark.parametrize(("plan", "threads", "seconds"), [(None, 1, 3 + 5 * 10 + 15), (PLAN, 2, 3 + 20 * 10)])
+def test_several_threads_that_become_slow_give_way_to_one_unless_the_plan_is_given(monkeypatch, plan, threads, seconds):
+    clock = FalseClock(monkeypatch)
+    begin, evaluator = clock.now, Threaded(clock)
+    with InProcessPool(lambda: evaluator, MeasurementOptions(), plan=plan) as pool:
+        pool.load(*paraboloid_plane())
+        pool.measure_origin()
+        assert all(result.error is None for result in pool.run(PointTask(place, (0.1, 0.0)) for place in range(20)))
+        assert pool.description.plan.threads == threads
+    assert clock.now - begin == seconds
 
 
 def test_a_task_that_raises_costs_only_itself():

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,6 +37,7 @@ from workers.callback_fn import call_callback, make_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError
 from workers.evaluator import EvaluatorDescription, MeasurementSetup
 from workers.measurement_options import MeasurementOptions
+from workers.measurement_plan import MeasurementPlan
 from workers.samples.samples import Samples
 from workers.torch import moves as torch_moves
 from workers.torch.snapshot import NetworkSnapshot
@@ -263,6 +265,17 @@ def test_what_does_not_change_between_points_is_made_once(monkeypatch):
     assert evaluator.description.plan.batch_size == 5
     evaluator.measure(POINTS[:1])
     assert "batches" in made
+
+
+@pytest.mark.parametrize("plan", [MeasurementPlan(7, 2), MeasurementPlan(7, 2, channels_last=True, first_layer=True)])
+def test_fewer_threads_give_the_same_values_in_the_plan_that_says_so(plan):
+    loss, network, data = case("batchnorm")
+    evaluator = evaluator_of(loss, network, data, plan=plan)
+    evaluator.load(*plane_of(network))
+    before = evaluator.measure(POINTS)["loss"]
+    evaluator.use_one_thread()
+    np.testing.assert_allclose(evaluator.measure(POINTS)["loss"], before, rtol=1e-6)
+    assert evaluator.description.plan == replace(plan, threads=1, first_layer=evaluator.description.plan.first_layer)
 
 
 class TakesOut(ConvNet):
