@@ -67,9 +67,10 @@ def landscape_bytes(data: LandscapeData, *, with_chunks: bool = True) -> bytes:
     check_attributes(data.attributes)
     buffer = io.BytesIO()
     with hdf5.file_in(buffer) as file:
-        whole = with_chunks or not data.kept_samples
+        measured, kept = data.status == PointStatus.MEASURED, data.kept_samples.values()
+        whole = not kept or (with_chunks and all(samples.measured[measured].all() for samples in kept))
         hdf5.write_attributes(file, hdf5.LANDSCAPE, data.attributes, complete=data.complete and whole)
-        _write_samples(file, data.kept_samples, _write_grid(file, data), with_chunks=with_chunks)
+        _write_samples(file, data.kept_samples, measured, _write_grid(file, data), with_chunks=with_chunks)
         hdf5.write_errors(file, data.errors)
         _write_checkpoints(file, data)
         _write_origin(file, data.origin)
@@ -202,7 +203,14 @@ def _origin(reader: hdf5.BoundedReader, group: Any) -> OriginData:
     )
 
 
-def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[Any], *, with_chunks: bool) -> None:
+def _write_samples(
+    file: Any,
+    kept: Mapping[str, KeptLosses],
+    measured: NDArray[np.bool_],
+    scales: Sequence[Any],
+    *,
+    with_chunks: bool,
+) -> None:
     """Adds losses of samples, targets and weights to an open HDF5 file with the axes ``scales``: y and x, or x."""
     if not kept:
         return
@@ -217,11 +225,13 @@ def _write_samples(file: Any, kept: Mapping[str, KeptLosses], scales: Sequence[A
         losses = group.create_dataset(
             "loss", (*item.shape, item.count), "<f4", chunks=chunk_shape, fillvalue=np.nan, **_COMPRESSED
         )
+        # A point that is to be measured again may have some of its losses.
+        flats = [flat for flat in item.chunks if measured.reshape(-1)[flat]]
         digests = [b""] * math.prod(item.shape)
         if isinstance(item.chunks, SpooledChunks) and not with_chunks:
-            for flat in item.chunks:
+            for flat in flats:
                 digests[flat] = item.chunks.digest(flat)
-        for flat, chunk in item.chunks.items() if with_chunks else ():
+        for flat, chunk in item.chunks.items(flats) if with_chunks else ():
             losses.id.write_direct_chunk((*place_on_grid(flat, item.shape), 0), chunk)
             digests[flat] = hdf5.chunk_digest(chunk)
         hdf5.put_text(losses, _REDUCTION, "sum" if item.is_sum else "mean")
@@ -243,15 +253,20 @@ def _read_samples(
         group = root[name]
         columns = {label: group[label] for label in hdf5.member_names(group)}
         losses = columns["loss"]
-        sizes[name] = _check_losses(losses, measured.shape, len(flats), name)
+        sizes[name] = _check_losses(losses, measured.shape, name)
         check_size(measured.shape, sizes)
         targets = reader.array(columns["target"], "target", "i").astype(np.int64) if "target" in columns else None
         weights = reader.array(columns["weight"], "weight", "f").astype(np.float64) if "weight" in columns else None
         # Files that were written before chunks had digests lack them.
-        digests = [b""] * len(flats)
+        digests = dict.fromkeys(flats, b"")
         if _DIGESTS in columns:
-            digests = reader.array(columns[_DIGESTS], _DIGESTS, "S").ravel()[flats].tolist()
-        chunks = _chunks_of(losses, sorted(root).index(name), dict(zip(flats, digests, strict=True)))
+            stored = reader.array(columns[_DIGESTS], _DIGESTS, "S").ravel()[flats].tolist()
+            digests = {flat: digest for flat, digest in zip(flats, stored, strict=True) if digest}
+        count, complete = losses.id.get_num_chunks(), bool(hdf5.read_attribute(root.file, "complete"))
+        # Those of an unfinished file may lie beside it, and some may be lost.
+        if count not in ((len(flats),) if complete else (0, len(digests))):
+            raise ValueError(f"{count} points have losses of samples {name!r}, but {len(flats)} are measured")
+        chunks = _chunks_of(losses, sorted(root).index(name), digests)
         is_sum = hdf5.read_attribute(losses, _REDUCTION) == "sum"
         found[name] = KeptLosses(name, measured.shape, sizes[name], targets, weights, chunks, is_sum)
     return found
@@ -286,7 +301,7 @@ def _chunks_of(losses: Any, number: int, digests: Mapping[int, bytes]) -> Chunks
     return chunks
 
 
-def _check_losses(losses: Any, shape: tuple[int, ...], points: int, name: str) -> int:
+def _check_losses(losses: Any, shape: tuple[int, ...], name: str) -> int:
     """Returns how many samples there are, after checking how their losses are stored."""
     count = losses.shape[-1] if losses.shape else 0
     chunk = (*(1 for _ in shape), count)
@@ -296,15 +311,13 @@ def _check_losses(losses: Any, shape: tuple[int, ...], points: int, name: str) -
     found = losses.shape, losses.dtype, losses.chunks, filters, properties.get_external_count()
     if found != expected or count < 1:
         raise ValueError(f"the losses of samples {name!r} are stored as {found}, but {expected} was expected")
-    chunks, complete = losses.id.get_num_chunks(), bool(hdf5.read_attribute(losses.file, "complete"))
-    # Those of an unfinished file may lie beside it.
-    if chunks != points and (complete or chunks):
-        raise ValueError(f"{chunks} points have losses of samples {name!r}, but {points} are measured")
     return int(count)
 
 
 def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwrite: bool = False) -> Path:
-    return save_whole(path, lambda: landscape_bytes(data), hdf5.LANDSCAPE, overwrite=overwrite)
+    saved = save_whole(path, lambda: landscape_bytes(data), hdf5.LANDSCAPE, overwrite=overwrite)
+    SampleJournal(saved).remove()  # of an unfinished landscape that is replaced
+    return saved
 
 
 LANDSCAPE_FILE = FileFormat(hdf5.LANDSCAPE, read_landscape, landscape_bytes, unfinished=UnfinishedLandscape)

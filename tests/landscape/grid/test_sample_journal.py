@@ -14,6 +14,7 @@ from landscape.errors import LandscapeError, LandscapeWriteError
 from landscape.functions import refine
 from landscape.grid.landscape_file import read_landscape
 from landscape.grid.sample_chunks import JournalChunks, SampleJournal, SpooledChunks
+from landscape.grid.samples import KeptLosses
 from landscape.record import driver, writer
 from landscape.record.checks import PointStatus
 from landscape.record.whole_file import read_header
@@ -99,6 +100,64 @@ def test_what_a_kill_leaves_is_read_and_goes_on_to_the_same_bytes(killed, left, 
         assert not journal.exists()
 
 
+def torn(folder, to):
+    """Copies what a kill left, of whose latest point the losses of one data set are there; returns the folder."""
+    copied = shutil.copytree(folder, to)
+    (copied / JOURNAL).write_bytes((copied / JOURNAL).read_bytes()[:-3])
+    train, test = (Landscape.load(copied / NAME).samples(name).measured.sum() for name in ("train", "test"))
+    assert test == train + 1 > 1
+    return copied
+
+
+def test_a_budget_that_ends_before_what_is_torn_is_measured_again_leaves_a_file(killed, tmp_path):
+    whole, folders, _ = killed
+    folder = torn(folders[len(folders) // 2], tmp_path / "torn")
+    with pytest.warns(UserWarning, match="the budget of .* ended the landscape"):
+        measure(folder, budget=1e-6)
+    half = Landscape.load(folder / NAME)
+    for name in ("train", "test"):
+        np.testing.assert_array_equal(half.samples(name).measured, half.status == PointStatus.MEASURED)
+    measure(folder)
+    assert (folder / NAME).read_bytes() == (whole / NAME).read_bytes()
+
+
+def test_ctrl_c_between_the_losses_of_two_data_sets_leaves_a_file(killed, tmp_path, monkeypatch):
+    whole, _, _ = killed
+    store, calls = KeptLosses.store, itertools.count(1)
+
+    def interrupted(self, flat, losses):
+        if next(calls) == 6:
+            raise KeyboardInterrupt
+        store(self, flat, losses)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeptLosses, "store", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            measure(tmp_path)
+    half = Landscape.load(tmp_path / NAME)
+    assert [half.samples(name).measured.sum() for name in ("train", "test")] == [2, 2]
+    measure(tmp_path)
+    assert (tmp_path / NAME).read_bytes() == (whole / NAME).read_bytes()
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_landscape_that_lacks_some_is_saved_as_it_is_and_goes_on(killed, is_alone, tmp_path):
+    whole, folders, _ = killed
+    folder = torn(folders[-1], tmp_path / "torn")
+    if is_alone:
+        (folder / JOURNAL).unlink()
+    found = Landscape.load(folder / NAME)
+    (tmp_path / "saved").mkdir()
+    saved = Landscape.load(found.save(tmp_path / "saved" / NAME))
+    assert not read_header(saved.path).complete
+    np.testing.assert_array_equal(saved.loss, found.loss)
+    for name in ("train", "test"):
+        np.testing.assert_array_equal(saved.samples(name).losses(), found.samples(name).losses())
+        assert is_alone or saved.samples(name).measured.any()
+    measure(saved.path.parent)
+    assert saved.path.read_bytes() == (whole / NAME).read_bytes()
+
+
 def test_a_budget_leaves_them_in_the_file_which_goes_on_to_the_same_bytes(killed, tmp_path):
     whole, _, _ = killed
     with pytest.warns(UserWarning, match="the budget of .* ended the landscape"):
@@ -129,6 +188,14 @@ def test_it_goes_with_the_file_that_is_replaced_by_one_without_samples(killed, t
     folder = shutil.copytree(folders[len(folders) // 2], tmp_path / "killed")
     evaluate(random_plane(network(), seed=2), both, output=folder / NAME, overwrite=True, **OPTIONS)
     assert [path.name for path in folder.iterdir()] == [NAME]
+
+
+def test_it_goes_with_the_file_that_a_saved_landscape_replaces(killed, tmp_path):
+    whole, folders, _ = killed
+    folder = shutil.copytree(folders[len(folders) // 2], tmp_path / "killed")
+    Landscape.load(whole / NAME).save(folder / NAME, overwrite=True)
+    assert [path.name for path in folder.iterdir()] == [NAME]
+    assert (folder / NAME).read_bytes() == (whole / NAME).read_bytes()
 
 
 def test_a_file_of_that_name_that_is_not_ours_is_left(tmp_path):
