@@ -131,7 +131,7 @@ class Crew:
             calls = []
             for worker in waiting:
                 self._finish_old_work(worker)
-                while worker.starting:
+                while worker.starting and worker in self.workers:
                     self.actors.wait(worker.starting[-1:], seconds=_WAIT_SECONDS)
                     self.finish_start(worker)
                 if worker in self.workers:

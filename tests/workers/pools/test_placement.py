@@ -51,10 +51,13 @@ class Worker:
         self.recipe = types.SimpleNamespace(actors=RayActors(ray), kind=None, layout=WorkerLayout())
         self.place = WorkerPlace((number,))
         self.label, self.seconds, self.deaths = self.place.label, seconds, deaths
-        self.starting, self.started_at, self.asked = [], ray.now, []
+        self.starting, self.in_flight, self.started_at, self.asked = [], [], ray.now, []
 
     def create(self):
         return Reference(self.recipe.actors.ray.now + self.seconds, ("node", (), 1))
+
+    def call(self, method, *_arguments):
+        return Reference(self.recipe.actors.ray.now, f"{method} of {self.label}")
 
     def seek_place(self):
         self.starting, self.asked = [self.create()], []
@@ -229,6 +232,19 @@ def test_one_that_finds_no_place_again_joins_later(clock, deaths, died, others):
     crew.admit_late()
     assert (crew.late, late.asked) == ([], ["the next plane"])
     assert crew.workers[-1] is late
+
+
+def test_the_others_are_asked_without_one_that_finds_no_place_again(clock, monkeypatch):
+    """It died while the landscape before was measured; the next plane is loaded on the others."""
+    crew = crew_of(1, 0, 0)
+    late, *others = crew.workers
+    late.seek_place()
+    clock(crew, 0.0)
+    monkeypatch.setattr(ray_pool, "time", crew.actors.ray)
+    with pytest.warns(UserWarning, match="which died once, has no place yet; the other 2 go on, and it joins when it"):
+        answers = crew.ask_all("load")
+    assert answers == ["load of the worker of device 1", "load of the worker of device 2"]
+    assert (crew.workers, crew.late) == (others, [late])
 
 
 def test_the_last_one_is_not_waited_for_without_end(clock):
