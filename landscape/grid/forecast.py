@@ -96,7 +96,7 @@ class Forecast:
                 f"; of each point {duration_text(self.seconds_of_extremes)} are the ends of the Hessian's spectrum "
                 f"({self.products} products at the origin): {self.seconds_per_point / loss:.0f} times its loss alone"
             )
-        if self.budget is not None and self.budget - self.spent < self.seconds:
+        if self.budget is not None and self.points and self.budget - self.spent < self.seconds:
             text += f"; {self._limited(self.budget)}"
         return f"{text}; in {self.plan}" if self.plan else text
 

@@ -89,3 +89,8 @@ def test_the_forecast_says_what_a_budget_suffices_for(more, says):
 def test_a_budget_that_suffices_is_not_mentioned():
     assert "budget" not in forecast(budget=60, spent=5)
     assert "budget" in forecast(budget=60, spent=15)
+
+
+def test_a_budget_is_not_mentioned_where_nothing_is_left_to_measure():
+    """Reading the data may have taken longer than the budget of a call that finds all measured."""
+    assert "budget" not in forecast(points=0, coarse=0, path=0, budget=1, spent=5)

@@ -227,6 +227,12 @@ def test_a_budget_in_which_nothing_new_is_measured_is_called_too_small(case, tmp
         assert ("No time was left to measure anything new" in text) != goes_on
 
 
+@over(ALL)
+def test_a_budget_is_no_matter_where_all_is_measured(case, whole, tmp_path):
+    case(tmp_path / "whole", budget=1e-6)
+    assert case.bytes(tmp_path / "whole") == whole
+
+
 class Snapshots(FileWriter):
     """Writes after each change, and keeps what a kill would leave."""
 
