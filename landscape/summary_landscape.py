@@ -163,7 +163,7 @@ class SummaryLandscape:
                     grids.append(GridExperiment(plane, axes, sampling, attributes, save_directions=save))
                 return grids
 
-            points = len(jobs) * fewest_points((settings.landscape_size,) * 2, sampling.sampling)
+            points = len(jobs) * fewest_points((settings.landscape_size,) * 2, sampling.sampling, sampling.share)
             measured = carry_out(experiments, files, callback_fn, how, whole, points=points)
         return [Landscape(data, report=report) for data, report in measured]
 

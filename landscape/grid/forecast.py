@@ -19,6 +19,7 @@ from workers.users_code import warn_user
 from ..planes.axis_curvature import BOTTOM
 from ..planes.plane import Plane
 from ..record.driver import cost_text
+from ..record.option import Share
 from ..record.run import MeasurementReport, duration_text
 from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.tolerance import HELD_OUT_SHARE
@@ -180,10 +181,10 @@ def warn_of_full_disk(path: AnyPath | None, size: int) -> None:
         )
 
 
-def fewest_points(shape: tuple[int, ...], sampling: str) -> int:
-    """Returns the least number of a grid's points that "full" or "adaptive" sampling measures."""
+def fewest_points(shape: tuple[int, ...], sampling: str, share: Share | None = None) -> int:
+    """Returns the least number that "full" or "adaptive" sampling measures of a grid's points, or of their share."""
     points = math.prod(shape)
     if sampling != "adaptive":
-        return points
+        return math.ceil(points / (1 if share is None else share.count))
     begun = len(AdaptiveSampling(shape).next_points(np.full(shape, np.nan), np.zeros(shape, np.uint8)))
     return begun + math.ceil((points - begun) * HELD_OUT_SHARE)

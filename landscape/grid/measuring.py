@@ -87,7 +87,8 @@ def measure_plane(
     if save and path is not None:
         check_directions(path)
     attributes = {"seed": sampling.seed, "samples": chosen["samples"], **function_attribute(callback_fn)}
-    points = fewest_points(tuple(len(axis) for axis in axes[::-1] if axis is not None), sampling.sampling)
+    shape = tuple(len(axis) for axis in axes[::-1] if axis is not None)
+    points = fewest_points(shape, sampling.sampling, sampling.share)
     with open_record(LANDSCAPE_FILE, path, run) as stored:
 
         def experiments(workers: Workers) -> list[GridExperiment]:

@@ -19,6 +19,7 @@ from landscape.grid.landscape_file import read_landscape
 from landscape.planes.from_weights import pca_plane
 from landscape.planes.plane_file import directions_path
 from landscape.record.checks import PointStatus
+from landscape.record.workers import open_pool
 from workers.errors import NondeterministicLossError
 
 QUIET = {"device_ids": [0], "progress": False}
@@ -218,6 +219,19 @@ def test_the_progress_is_that_of_the_share(capsys):
     told = re.findall(r"(\d+)/(\d+) points", capsys.readouterr().err)
     assert {total for _, total in told} == {"38"}
     assert int(told[0][0]) < 38
+
+
+def test_a_share_is_as_much_work_as_its_points(monkeypatch):
+    """By how much there is to measure it is decided whether compiling pays off."""
+    asked = []
+
+    def opened(*what, points, **how):
+        asked.append(points)
+        return open_pool(*what, points=points, **how)
+
+    monkeypatch.setattr("landscape.record.workers.open_pool", opened)
+    evaluate(plane(), callback_fn, size=12, share="1/4", **QUIET)
+    assert asked == [36]
 
 
 def test_one_share_is_the_whole():
