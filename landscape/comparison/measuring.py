@@ -131,7 +131,10 @@ class ComparisonExperiment(Experiment[ComparisonData]):
 
     def resume(self, record: ComparisonData, pool: Pool) -> Bool[np.ndarray, "n directions"]:
         networks = len(self.states)  # others, which only the file has, are not measured
+        # A trace that failed is tried again where traces are asked for.
+        kept = {place: text for place, text in record.errors.items() if place.endswith(f"/{TRACE}")}
         record.forget_failed(range(networks))
+        record.errors |= {} if self.settings["trace_lines"] else kept
         todo: Bool[np.ndarray, "n directions"] = record.status != PointStatus.MEASURED
         todo[networks:], todo[:, self.settings["directions"] :] = False, False
         return todo

@@ -302,6 +302,10 @@ def test_a_network_whose_trace_fails_counts_for_its_rise(recipes, tmp_path, monk
     assert np.isnan(found.trace).tolist() == [False, True, False, False, False, False]
     assert [item.networks for item in found.means("trace")] == [2, 3]
     assert "left out: small 2: " in found.summary("trace")
+    with pytest.warns(UserWarning, match="left out of the comparison of traces: small 2"):
+        without = measure(recipes, output=path)
+    assert without.errors == found.errors
+    assert without.summary("trace") == found.summary("trace")
     monkeypatch.undo()
     assert not measure(recipes, output=path, trace_lines=2).errors
 
