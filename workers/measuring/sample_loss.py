@@ -52,7 +52,7 @@ class SummedLoss(Total):
 
     def _of_samples(self, numerators: Any, denominators: Any) -> tuple[Any, Any]:
         if not self._has_stderr:
-            raise CallbackFunctionError(
+            raise SampleLossesError(
                 "groups and keep_samples need a loss that has a value for each sample, but its elements are not those "
                 "of the samples; let outputs and targets keep the samples' axis first."
             )

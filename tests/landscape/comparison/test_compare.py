@@ -211,6 +211,25 @@ def test_a_loss_without_values_of_single_samples(recipes):
     assert not found.block_size.size
 
 
+class OfHalves(nn.CrossEntropyLoss):
+    """Its elements are two of each sample, in one row."""
+
+    def forward(self, outputs, targets):
+        return super().forward(outputs.reshape(-1, 5), targets.repeat_interleave(2) % 5)
+
+
+def halved():
+    return OfHalves(), *perceptron()[1:]
+
+
+@pytest.mark.parametrize(("callback", "options"), [(halved, {})])
+def test_one_network_of_each_where_samples_cannot_be_told_apart(callback, options, recipes):
+    """Elements of the loss are not those of the samples."""
+    found = measure({name: own[:1] for name, own in recipes.items()}, callback, plan=None, **options)
+    assert found.table()[0].method == "bootstrap over directions"
+    assert not found.block_size.size
+
+
 @pytest.mark.slow
 def test_fewer_than_three_say_why_there_is_no_interval(recipes):
     found = measure({"small": recipes["small"][:2], "large": recipes["large"]})

@@ -207,3 +207,16 @@ def test_a_reason_that_was_cut_keeps_its_dots(tmp_path):
         with measuring._missing_after("end", CurvatureError):
             raise CurvatureError(text)
         assert f"{measuring.missing['end']}." == shown
+
+
+class InHalves(Surface):
+    """Its elements are two of each sample, in one row."""
+
+    def forward(self, outputs, targets):
+        values = self.height_of(outputs, targets).repeat_interleave(2)
+        return values.mean() if self.reduction == "mean" else values
+
+
+def test_a_loss_whose_elements_are_not_the_samples_is_reported_without_their_interval(tmp_path):
+    found = answers(tmp_path, spiral(4), InHalves(bowl(1, 2, 3, 4).height_of), moves(200, 4))
+    assert "the loss has no value for each sample, so its curvature has no interval" in found["end"].verdict
