@@ -15,7 +15,7 @@ from collectors.networks.weight_space import direction_dtype
 from collectors.shapes import Bool
 from collectors.weights.aligned import AlignedState
 from workers.curvature.probes import Trace
-from workers.errors import CurvatureError, SampleLossesError
+from workers.errors import CurvatureError, SampleLossesError, SampleMemoryError
 from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
 from workers.pool import PointTask, Pool, Result
 from workers.users_code import warn_user
@@ -76,7 +76,7 @@ def compare_recipes(
         blocks = {"groups": InBlocks()} if splits else {}
         try:
             found = measured({**chosen, **blocks})
-        except SampleLossesError:
+        except (SampleLossesError, SampleMemoryError):
             if not blocks:
                 raise
             found = measured(chosen)

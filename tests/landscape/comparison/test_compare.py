@@ -222,9 +222,10 @@ def halved():
     return OfHalves(), *perceptron()[1:]
 
 
-@pytest.mark.parametrize(("callback", "options"), [(halved, {})])
+@pytest.mark.parametrize(("callback", "options"), [(halved, {}), (perceptron, {"sample_memory": "20kB"})])
+@pytest.mark.filterwarnings("ignore:the samples take more memory:UserWarning")
 def test_one_network_of_each_where_samples_cannot_be_told_apart(callback, options, recipes):
-    """Elements of the loss are not those of the samples."""
+    """Elements of the loss are not those of the samples; memory does not hold the samples."""
     found = measure({name: own[:1] for name, own in recipes.items()}, callback, plan=None, **options)
     assert found.table()[0].method == "bootstrap over directions"
     assert not found.block_size.size
