@@ -19,6 +19,7 @@ from .answers import (
     PAIRED,
     WELCH,
     Answer,
+    Answers,
     RecipeMean,
     answer_pairs,
     p_text,
@@ -56,7 +57,7 @@ def summary_text(data: ComparisonData, measure: str = RISE) -> str:
     lines = [f"{capital(what)} ({directions}{over})"]
     width = max(len(item.recipe) for item in means)
     lines += [f"  {item.recipe:<{width}}  {_mean_text(item)}" for item in means]
-    lines += [text for answer in answers for text in _answer_lines(answer, len(answers))]
+    lines += [text for answer in answers for text in _answer_lines(answer, answers)]
     if measure == RISE:
         lines += _spread_lines(means, int(attributes["directions"]))
     out = left_out(data, measure)
@@ -71,7 +72,8 @@ def comparison_caption(data: ComparisonData) -> Caption:
     known, means, answers = data.attributes, recipe_means(data), answer_pairs(data)
     recipes = ", ".join(f"{item.recipe} ({_networks_text(item)})" for item in means)
     directions = f"{known['directions']} random direction{'' if known['directions'] == 1 else 's'}"
-    bands = f"Bands: {100 * known['confidence']:g} % intervals of the mean over networks and directions"
+    over = "networks" if known["directions"] == 1 else "networks and directions"
+    bands = f"Bands: {100 * known['confidence']:g} % intervals of the mean over {over}"
     text = [
         f"Rise of the loss around the networks of {recipes}: the mean over {directions} of each "
         f'(normalization "{known["normalization"]}"), to radius {known["radius"]:g} in lengths of the direction',
@@ -82,7 +84,7 @@ def comparison_caption(data: ComparisonData) -> Caption:
     alt = [
         f"A curve for each recipe. {capital(what)}: "
         + "; ".join(f"{item.recipe} {_mean_text(item)}" for item in means),
-        *(_answer_lines(answer, len(answers))[0] for answer in answers),
+        *(_answer_lines(answer, answers)[0] for answer in answers),
     ]
     return Caption(joined(text), joined(alt))
 
@@ -127,11 +129,13 @@ def _mean_text(item: RecipeMean) -> str:
     return f"{item.mean:.4g}{interval}, {networks}"
 
 
-def _answer_lines(answer: Answer, pairs: int) -> list[str]:
+def _answer_lines(answer: Answer, answers: Answers) -> list[str]:
     name = f"{answer.first} - {answer.second}"
     if math.isnan(answer.low):
         difference = "" if math.isnan(answer.difference) else f" {answer.difference:+.3g},"
         return [f"{name}:{difference} no interval: {answer.reason}."]
+    # A pair without an interval has no p-value, and counts nothing in the correction.
+    pairs = sum(not math.isnan(each.low) for each in answers)
     corrected = f", corrected for {pairs} pairs" if pairs > 1 else ""
     p_value = p_text(answer.p_value)
     lines = [

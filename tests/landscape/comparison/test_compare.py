@@ -145,6 +145,14 @@ def test_pairs_of_the_same_seed_and_three_recipes(small_batches, large_batches, 
     assert [answer.confidence for answer in found.table()] == asked
 
 
+def test_a_pair_without_an_interval_corrects_no_other(recipes, small_batches):
+    found = measure({**recipes, "few": small_batches[3:]})
+    first, *others = found.table()
+    assert [answer.verdict for answer in others] == ["no interval", "no interval"]
+    assert first.confidence == 0.95
+    assert "corrected for" not in found.summary()
+
+
 def test_how_much_of_a_spread_comes_from_the_directions_is_said_of_each_recipe(recipes):
     """Networks of the first recipe differ by 1, those of the second by their directions alone."""
     found = measure({name: own[:2] for name, own in recipes.items()})

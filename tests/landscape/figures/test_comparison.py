@@ -38,6 +38,7 @@ def test_the_caption_has_recipes_intervals_and_the_answer():
     assert answer.verdict in caption.alt
     assert all(f"{item.recipe} {item.mean:.4g} ({item.low:.4g} to" in caption.alt for item in found.means())
     assert "Bands" not in comparison(networks=1).caption().text
+    assert "intervals of the mean over networks. Measured" in comparison(directions=1).caption().text
 
 
 def test_the_mean_and_its_band():
