@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -215,7 +215,7 @@ class OutputCheck:
     def __init__(self, network: nn.Module, example: Any, state: State) -> None:
         module = unwrap(network)
         is_narrow = any(item.is_floating_point() and item.element_size() < 4 for item in module.parameters())
-        self.network = _copied(module, torch.float32 if is_narrow else None).eval()
+        self.network = _copied(module, nn.Module.float if is_narrow else nn.Module.eval).eval()
         devices = {tensor.device for _, tensor in named_tensors(self.network)}
         device = devices.pop() if len(devices) == 1 else None
         tensors = map_leaves(lambda leaf: to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, example)
@@ -234,7 +234,7 @@ class OutputCheck:
     def in_float64(self) -> bool:
         """Computes in float64 from now on, where the network can; returns whether it can."""
         try:
-            self._run_on_example(_copied(self.network, torch.float64))
+            self._run_on_example(_copied(self.network, nn.Module.double))
         except Exception:  # a network may fix its types, and a device may lack float64
             return False
         return True
@@ -266,15 +266,15 @@ def _output_tensors(outputs: Any) -> list[torch.Tensor]:
     return [leaf for leaf in leaves(outputs) if isinstance(leaf, torch.Tensor)]
 
 
-def _copied(module: nn.Module, dtype: torch.dtype | None) -> nn.Module:
-    """Returns a copy of this type; what a layer computed of its weights, as pruning does, is copied by its values."""
+def _copied(module: nn.Module, cast: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    """Returns a copy, cast; what a layer computed of its weights, as pruning does, is copied by its values."""
     computed = {
         id(value): value.detach().clone()
         for layer in module.modules()
         for value in vars(layer).values()
         if isinstance(value, torch.Tensor) and not value.is_leaf
     }
-    copied = copy.deepcopy(module, computed).to(dtype)
+    copied = cast(copy.deepcopy(module, computed))
     # Copies of tensors that are others in the same memory lie apart.
     entries = named_tensors(module)
     first = {info.name: tensor for info, tensor in entries}

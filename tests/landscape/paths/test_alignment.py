@@ -225,6 +225,32 @@ def test_other_types(dtype):
     assert {array.dtype.name for array in found.weights.values()} == {str(dtype).removeprefix("torch."), "int64"}
 
 
+class Turning(nn.Module):
+    """Pairs of inputs are turned as complex numbers, by angles in a complex buffer."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.layers = small(seed)
+        self.register_buffer("turns", torch.polar(torch.ones(2), torch.tensor([0.5, 2.0])))
+
+    def forward(self, inputs):
+        pairs = torch.view_as_complex(inputs.reshape(-1, 2, 2).float()) * self.turns
+        return self.layers(torch.view_as_real(pairs).reshape(-1, 4).to(inputs))
+
+
+def test_a_complex_buffer_stays_complex_where_weights_are_narrow():
+    a, b = Turning(0), Turning(1)
+    for network in (a, b):
+        network.layers.bfloat16()
+    found = align(b, to=a, example=X)
+    assert found.weights["turns"].dtype == np.complex64
+    assert [group.size for group in found.groups] == [6]
+    check = OutputCheck(b, X, read_network(b))
+    assert check.in_float64()
+    real = {**read_network(b), "turns": read_network(b)["turns"].real.astype(np.complex64)}
+    assert check.difference(real) > 0.1
+
+
 def test_what_is_frozen_is_not_permuted():
     a, b = small(0), small(1)
     for network in (a, b):
