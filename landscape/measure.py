@@ -26,6 +26,7 @@ from .grid.regridding import find_change, read_source, regrid
 from .landscape import Landscape
 from .paths.barrier import Barrier, measure_barrier
 from .paths.path import Path, fit_curve
+from .planes.curved_line import CurvedLine
 from .planes.extent import check_extent
 from .planes.plane import Plane
 from .record.driver import measuring
@@ -109,7 +110,7 @@ class Measure:
         """
         chosen = self._with("grid", GridOptions, options)
         route, plane = (plane, plane.line()) if isinstance(plane, Path) else (None, plane)
-        _check_saves(route, chosen)
+        _check_saves(isinstance(plane, CurvedLine), chosen)
         check_instance("plane", plane, Plane, A_PLANE)
         if plane.dimension == 1 and y is not None:
             raise ValueError("y must be None for a line, which has one direction; use a plane, or leave y out.")
@@ -176,7 +177,7 @@ class Measure:
             raise TypeError("barrier takes two networks, or a Path alone.")
         if route is not None and names is not None:
             raise ValueError("names must be left out for a Path, whose ends have names.")
-        _check_saves(route, chosen)
+        _check_saves(route is not None, chosen)
         path = None if output is None else output_file(output, () if route else (a, b), rehearsal=chosen["dry_run"])
         with route.kept_beside(path, chosen) if route else contextlib.nullcontext():
             line = None if route is None else route.line()
@@ -391,6 +392,8 @@ def _landscape(measured: tuple[LandscapeData, SurveyReport] | None) -> Landscape
     return None if measured is None else Landscape(measured[0], report=measured[1])
 
 
-def _check_saves(route: Path | None, chosen: Mapping[str, Any]) -> None:
-    if route is not None and chosen["save_directions"]:
-        raise ValueError("save_directions must be left out for a path, whose control points are kept in any case.")
+def _check_saves(is_curve: bool, chosen: Mapping[str, Any]) -> None:
+    if is_curve and chosen["save_directions"]:
+        raise ValueError(
+            "save_directions must be left out for a path: give the path itself, whose control points are kept anyway."
+        )

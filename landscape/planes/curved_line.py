@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,10 @@ from collectors.shapes import Float64
 from collectors.validation import wrong_value
 from workers.curves.curve import CurveShape
 
+from ..errors import PlaneError
 from .directions import check_arrays_of
 from .extent import check_sizes
+from .networks import Network
 from .plane import Axes, Plane
 
 _STEPS = 1000  # of a curve, as its length is measured
@@ -103,6 +106,16 @@ class CurvedLine(Plane):
         (t,) = coordinates
         state = {name: np.array(array) for name, array in (*self.origin.items(), *self.buffers.items())}
         return state | move_along(self.space, self.origin, self.directions, self.shares(float(t))[0].tolist())
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> NoReturn:
+        """Raises a PlaneError: a plane's file holds no curve."""
+        raise PlaneError("a curve is no plane, whose file would hold it as one. Keep the path itself: Path.save.")
+
+    def _projected(self, networks: Sequence[Network]) -> NoReturn:
+        raise PlaneError(
+            "no network can be projected onto a curve. Project it onto the plane of the path (Path.plane), or onto the "
+            "straight line between the ends (line_between)."
+        )
 
     def facts(self, t: NDArray[Any]) -> dict[str, Any]:
         """Returns what a file keeps of the curve; ``t`` are the places that are measured."""

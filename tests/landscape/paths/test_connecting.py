@@ -354,3 +354,16 @@ def test_a_plane_of_a_curve_is_not_kept_as_if_it_were_one(path, tmp_path):
     with pytest.raises(ValueError, match="save_directions must be left out for a path"):
         measure.barrier(path, points=3, output=tmp_path / "a.h5", save_directions=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_curve_is_neither_kept_as_a_plane_nor_has_places_for_other_networks(path, tmp_path):
+    line, other = path.line(), {"other": trained(2)}
+    with pytest.raises(ValueError, match="save_directions must be left out for a path"):
+        evaluate(line, callback_fn, size=3, output=tmp_path / "a.h5", save_directions=True, **OPTIONS)
+    with pytest.raises(PlaneError, match=r"a curve is no plane.*Path\.save"):
+        line.save(tmp_path / "a.safetensors")
+    assert list(tmp_path.iterdir()) == []
+    for project in (lambda: line.project([trained(2)]), lambda: line.with_checkpoints(networks=other)):
+        with pytest.raises(PlaneError, match=r"no network can be projected onto a curve.*Path\.plane"):
+            project()
+    assert path.plane().with_checkpoints(networks=other).projection.residual[-1] > 0
