@@ -110,7 +110,7 @@ class DifferenceErrors:
     # The estimated errors of what was interpolated, added up; 0 where both were measured, NaN where nobody estimated
     # one, as for the losses of further data sets.
     interpolation: Float64[np.ndarray, "*grid"]
-    pairing: str  # ``PAIRED`` where each sample's own difference was used, else ``UNPAIRED``
+    pairing: str  # in words: by each sample's own difference (``PAIRED``), or ``UNPAIRED``
 
     def within(self, values: Float64[np.ndarray, "*grid"], significance: float) -> Bool[np.ndarray, "*grid"]:
         """Returns where a difference may be chance: up to ``significance`` standard errors, plus interpolation."""
@@ -128,12 +128,15 @@ def difference_errors(first: LandscapeData, second: LandscapeData, metrics: tupl
     interpolation = sum((_interpolation(*surface) for surface in surfaces), np.zeros(first.shape))
     ours, theirs = (_kept(*surface) for surface in surfaces)
     digests = {_digest(*surface) for surface in surfaces}
-    if ours is not None and theirs is not None and len(digests) == 1 and None not in digests:
-        return DifferenceErrors(ours.paired_errors(theirs), interpolation, PAIRED)
     found: list[Any] = [data.metrics.get(MetricName.read(name, data.metrics).standard_error) for data, name in surfaces]
-    if any(stderr is None or not np.isfinite(stderr).any() for stderr in found):
-        return None
-    return DifferenceErrors(np.hypot(*found), interpolation, UNPAIRED)
+    is_known = not any(stderr is None or not np.isfinite(stderr).any() for stderr in found)
+    if ours is not None and theirs is not None and len(digests) == 1 and None not in digests:
+        stderr, pairing = ours.paired_errors(theirs), PAIRED
+        predicted = (first.status == PointStatus.INTERPOLATED) | (second.status == PointStatus.INTERPOLATED)
+        if is_known and predicted.any():  # which have no losses of samples
+            stderr, pairing = np.where(predicted, np.hypot(*found), stderr), f"{PAIRED} where measured"
+        return DifferenceErrors(stderr, interpolation, pairing)
+    return DifferenceErrors(np.hypot(*found), interpolation, UNPAIRED) if is_known else None
 
 
 def _interpolation(landscape: LandscapeData, metric: str) -> NDArray[Any]:

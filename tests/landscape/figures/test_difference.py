@@ -220,6 +220,19 @@ class TestErrors:
         found = difference_errors(first, second, LOSS)
         assert np.isfinite(found.stderr).sum() == 1
 
+    def test_what_is_interpolated_has_no_losses_of_samples_and_its_errors_add_up(self):
+        first, second = with_samples(with_errors(0.3), 0.01, 1), with_samples(with_errors(0.4), 0.01, 2)
+        lacking = KeptLosses("main", second.shape, 50)
+        lacking.take(second.kept_samples["main"], range(8, second.loss.size))
+        second.kept_samples["main"], second.status[0] = lacking, PointStatus.INTERPOLATED
+        second.metrics[LOSS_ERROR] = np.where(second.status == PointStatus.INTERPOLATED, 0.2, 0.0)
+        found = difference_errors(first, second, LOSS)
+        np.testing.assert_allclose(found.stderr[0], 0.5)
+        assert found.stderr[1:].max() < 0.01
+        assert found.within(np.full(first.shape, 1.19), 2.0).sum() == 8
+        text = "within 2 standard errors and the interpolation error, paired over samples where measured: 8 of"
+        assert chance_text(plot_difference(first, shifted(second, 1.0))) == f"{text} 48 points"
+
     def test_nothing_is_known_without_standard_errors(self):
         assert difference_errors(build(), build(), LOSS) is None
         assert difference_errors(with_errors(), with_errors(), ("accuracy", "accuracy")) is None
