@@ -123,7 +123,7 @@ def difference_caption(
         places = {side: _about(names[0], item) for side, item in zip(sides_called, found.landscapes, strict=True)}
         about = [f"{capital(what)}: {' minus '.join(sides_called)}", *of_each(places)]
     each = list(zip(sides_called, found.landscapes, found.metrics, strict=True))
-    chance = None if significance is None else found.chance(significance)
+    chance = found.chance(significance) if significance else None
     sentences = [
         *about,
         path_text(ours) if look.get("trajectory", True) else "",

@@ -232,7 +232,7 @@ def _captions(picture: Picture, landscapes: Sequence[Any], options: Mapping[str,
         found = captions.multiples_captions(landscapes, metrics, options.get("over"), **without)
         return [replace(each, text=each.text + clock) for each in found]
     if picture.name == "difference":
-        significance = options.get("significance", 2.0) or None
+        significance = options.get("significance", 2.0)
         if len(metrics) > 1:
             return [captions.difference_caption(first, *metrics, significance=significance, **without)]
         return [captions.difference_caption(first, landscapes[1], significance=significance, **look)]

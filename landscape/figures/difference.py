@@ -52,8 +52,8 @@ def plot_difference(
         second: a plane on the same grid, or one of the first plane's metrics.
         minus: the metric that is subtracted, where ``second`` is a metric.
         ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
-        significance: up to how many standard errors a difference is hatched; None hatches nothing. Nothing is hatched,
-            either, where the standard errors are not known.
+        significance: up to how many standard errors a difference is hatched; None or 0 hatches nothing. Nothing is
+            hatched, either, where the standard errors are not known.
         **look: metric (of two planes), levels, scale ("auto", "linear" or "symlog"), colormap (of two hues),
             trajectory, clip (largest difference), theme, style, aspect, title, size; see ``Look``.
 
@@ -76,7 +76,7 @@ def plot_difference(
         if sheet.heading is None and ours is not theirs:
             sheet.heading = "" if sheet.own and sheet.appearance.paper else _heading(ours, theirs)
         draw_filled(sheet)
-        if significance is not None and (chance := found.chance(significance)) is not None:
+        if significance and (chance := found.chance(significance)) is not None:
             hatch_cells(sheet, chance[0], _HATCH, 1.6)
             sheet.entries.append(hatched(textwrap.fill(chance[1], OWN_VALUES_WIDTH), _HATCH))
         sheet.finish()

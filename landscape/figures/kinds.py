@@ -190,7 +190,7 @@ def _barriers(lines: Sequence[LandscapeData], **options: Any) -> Any:
 def _difference(landscapes: Sequence[LandscapeData], significance: float | None = 2.0, **options: Any) -> Any:
     of_one = len(landscapes) == 1
     surfaces = [*landscapes, *(options.pop("metric") if of_one else ())]
-    return plot_difference(*surfaces, significance=significance or None, **options)
+    return plot_difference(*surfaces, significance=significance, **options)
 
 
 def _multiples(landscapes: Sequence[LandscapeData], metric: Any = "loss", **options: Any) -> Any:

@@ -261,6 +261,14 @@ class TestMask:
         without = plot_difference(first, second, significance=None)
         assert not any("standard errors" in text for text in legend_texts(without))
 
+    def test_no_standard_error_hatches_nothing_not_even_what_is_equal(self):
+        first = with_errors(0.1)
+        second = shifted(first, np.where(np.arange(8) < 3, 0.0, 0.4))
+        ax = plot_difference(first, second, significance=0)
+        assert not hatched(ax)
+        assert not any("standard errors" in text for text in legend_texts(ax))
+        assert "hatched" not in Landscape(first).caption_difference(second, significance=0).text.lower()
+
     def test_interpolated_points_without_an_error_are_hatched_and_said(self):
         data = with_errors(0.001)
         data.metrics["loss@test"], data.metrics["loss_stderr@test"] = data.loss + 1, np.full(data.shape, 0.001)
