@@ -37,10 +37,10 @@ class Barrier:
     """How far the loss on a line or a curve rises above the chord between its ends.
 
     Attributes:
-        height: the largest rise above the straight line between the two ends' losses (Frankle et al. 2020); 0 where
+        height: the largest rise above the straight line between the two ends' losses (Entezari et al. 2022); 0 where
             the loss nowhere rises above it, infinite where the loss is, NaN where an end has no finite loss.
         stderr: its standard error over samples, of the differences that each sample has at these three points; NaN
-            where samples have no losses of their own, and where nothing rises.
+            where samples have no losses of their own or memory does not hold them, and where nothing rises.
         at: where it is: 0 is the first network, 1 the second.
         landscape: all that was measured.
         limit: where nothing rises: how high the barrier may be at the point that comes nearest to one, the end of a
