@@ -24,6 +24,7 @@ from collectors.weights.safetensors_file import StateReader
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Matrix, ProductSettings
 from workers.errors import CurvatureError
+from workers.measuring.checks import check_same_values, closeness_elsewhere
 from workers.pool import CurvatureResult, CurvatureTask, Pool
 from workers.users_code import warn_user
 
@@ -175,9 +176,8 @@ class CurvatureExperiment(Experiment[CurvatureData]):
     def forecast(self, record: CurvatureData, todo: Bool[np.ndarray, " n"], pool: Pool, run: Run) -> str:
         count, numbers, seconds = len(self.weights), record.number[todo].tolist(), 0.0
         if numbers:
-            probe = replace(self.settings, top=0, bottom=0, trace_probes=2, density_probes=0, keep_vectors=False)
             begin = time.perf_counter()
-            result = next(iter(pool.run_curvature([curvature_task(numbers[-1], self.weights[numbers[-1]], probe)])))
+            result = self._probe(numbers[-1], pool)
             if result.values is None:
                 raise CurvatureError(f"{CURVATURE.word} cannot be measured: {error_message(result.error or '')}")
             seconds = (time.perf_counter() - begin) / max(result.values.products, 1)
@@ -191,6 +191,7 @@ class CurvatureExperiment(Experiment[CurvatureData]):
         """Yields results: as long as there are enough tasks for all workers each has one, then all share one."""
         numbers = record.number[todo].tolist()
         if numbers:
+            self._check_loss(record, todo, pool)
             each = expected_products(self.settings, pool.description.space.dimension)
             matrix = MATRIX_NAMES[self.settings.products.matrix]
             yield f"{counted(len(numbers), self.unit)}, about {each} products of the {matrix} with a vector for each"
@@ -242,6 +243,27 @@ class CurvatureExperiment(Experiment[CurvatureData]):
                 f"well than the tolerance of {self.settings.tolerance:g} asks for: `converged` and `residuals` say "
                 "which and how well. Raise max_products, or the tolerance.",
             )
+
+    def _probe(self, number: int, pool: Pool) -> CurvatureResult:
+        """Makes a few products at a set of weights."""
+        probe = replace(self.settings, top=0, bottom=0, trace_probes=2, density_probes=0, keep_vectors=False)
+        return next(iter(pool.run_curvature([curvature_task(number, self.weights[number], probe)])))
+
+    def _check_loss(self, record: CurvatureData, todo: Bool[np.ndarray, " n"], pool: Pool) -> None:
+        """Checks that weights which the file has measured still have its loss: a function is part of no identity."""
+        known = np.flatnonzero(
+            (record.status == PointStatus.MEASURED) & ~todo & np.isin(record.number, [*self.weights])
+        )
+        if not len(known):
+            return
+        number, losses = int(record.number[known[-1]]), np.abs(record.loss[np.isfinite(record.loss)])
+        values = self._probe(number, pool).values
+        if values is not None:
+            stored, now, largest = (
+                {"loss": float(loss)} for loss in (record.loss[known[-1]], values.loss, losses.max())
+            )
+            where, tolerance = "now, after the file's own value", closeness_elsewhere("float32", same_kind=False)
+            check_same_values(f"{self.unit} {number}", stored, now, where, tolerance, elsewhere=largest)
 
     def _keep_vectors(self, record: CurvatureData, result: CurvatureResult) -> None:
         if not self.settings.keep_vectors or result.values is None or result.values.vectors is None:

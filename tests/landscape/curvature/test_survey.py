@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from remote_stores import empty_memory
 from small_curvature import NUMBERS, dense_hessian, flat, small, train_small, without_derivatives
+from torch import nn
 
 from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.files import system
@@ -14,7 +15,7 @@ from collectors.run_directory import RunDirectory
 from landscape import Curvature, MeasurementPlan, SummaryLandscape, evaluate
 from landscape.errors import LandscapeDamagedError, LandscapeIdentityError, LandscapeNotFoundError, LandscapeWriteError
 from landscape.functions import hessian_plane, measure_curvature
-from workers.errors import CurvatureError
+from workers.errors import CurvatureError, NondeterministicLossError
 
 PLAN = MeasurementPlan(batch_size=40)
 WEIGHTS = 45
@@ -126,6 +127,19 @@ def test_other_numbers_join_the_file_and_lose_nothing(run):
     assert found.number.tolist() == [0, 2, 3]
     assert (found.report.measured, found.report.resumed) == (1, 2)
     assert generate(run, numbers=[3, 0], top=1).number.tolist() == [0, 2, 3]
+
+
+def smoothed():
+    return nn.CrossEntropyLoss(label_smoothing=0.5), *small()[1:]
+
+
+def test_another_loss_joins_no_file(run):
+    """Functions are part of no identity."""
+    path = generate(run, numbers=[0, 3]).path
+    with pytest.raises(NondeterministicLossError, match=r"epoch 3 was measured twice .* after the file's own value"):
+        generate(run, smoothed, numbers=[0, 2, 3])
+    assert Curvature.load(path).status_counts[1] == 2
+    assert generate(run, numbers=[0, 2, 3]).complete
 
 
 @pytest.mark.slow
