@@ -50,7 +50,7 @@ class Curvature(ReadOnlyRecord, CurvatureData):
         number: of each set of weights: its step or epoch, increasing, int64[n].
         status: ``PointStatus`` of each: 0 pending, 1 measured, 3 failed, uint8[n].
         sha256: of each set's file, n of them.
-        loss: the mean over all samples, float64[n].
+        loss: over all samples, the mean or, where the loss adds them up, the sum; float64[n].
         gradient_norm: the length of its gradient, float64[n].
         eigenvalues: the ``top`` largest first, then the ``bottom`` lowest, the lowest first; float64[n, top + bottom].
         residuals: no true eigenvalue is further from an eigenvalue than this; float64[n, top + bottom].

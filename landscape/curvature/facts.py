@@ -19,6 +19,7 @@ from ..errors import error_message
 from ..facts import as_lines, samples_text, versions_text
 from ..figures.spectrum import find_row
 from ..record.checks import PointStatus
+from ..record.identity import REDUCTION
 from ..record.record import Record
 from ..summary_json import as_json
 from .data import MATRIX_NAMES, CurvatureData
@@ -33,7 +34,7 @@ _MOST_FAILURES = 10
 
 def curvature_text(curvature: CurvatureData) -> str:
     known, unit = curvature.attributes, str(curvature.attributes["unit"])
-    matrix = f"{MATRIX_NAMES[known['matrix']]} of the mean loss, {known['weights']} trainable weights"
+    matrix = f"{_matrix(known)}, {known['weights']} trainable weights"
     found: list[tuple[str, object]] = [
         ("eigenvalues", _asked(known)),
         *(
@@ -112,7 +113,7 @@ def curvature_caption(
     known, unit, all_numbers = curvature.attributes, str(curvature.attributes["unit"]), curvature.number
     network = f" of {known['network']}" if known.get("network") else ""
     weights = f"{known['weights']:,} trainable weights"
-    matrix = f"the {MATRIX_NAMES[known['matrix']]} of the mean loss{network}, with {weights}"
+    matrix = f"the {_matrix(known)}{network}, with {weights}"
     measured_on = f"Measured on {count_text(known, known.get('num_samples'))}"
     left, loose = curvature.status != PointStatus.MEASURED, unconverged(curvature).sum(1)
     if kind == "spectrum":
@@ -148,6 +149,10 @@ def curvature_caption(
     curves["The trace"] = curvature.trace
     alt = ["Curves over checkpoints", *(_course(name, values, curvature) for name, values in curves.items())]
     return Caption(joined(text), joined(alt))
+
+
+def _matrix(known: Any) -> str:
+    return f"{MATRIX_NAMES[known['matrix']]} of the {'summed' if known.get(REDUCTION) == 'sum' else 'mean'} loss"
 
 
 def _ends(known: Any) -> list[tuple[str, int]]:

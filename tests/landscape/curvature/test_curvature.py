@@ -165,6 +165,14 @@ def test_the_caption_of_a_sharpness(path):
     )
 
 
+def test_a_loss_that_adds_samples_up_is_no_mean():
+    data = build()
+    data.attributes["reduction"] = "sum"
+    assert "Hessian of the summed loss, 1210 trainable weights" in curvature_text(data)
+    for kind in ("sharpness", "spectrum"):
+        assert "the Hessian of the summed loss of Net, with" in Curvature(data).caption(kind).text
+
+
 def test_the_caption_of_a_trace_alone():
     data = CurvatureData.empty(
         {"number": [7], "sha256": ["ab"]}, {"pair": 0, "probe": 0, "step": 0}, {**ATTRIBUTES, "top": 0, "bottom": 0}
