@@ -1,6 +1,7 @@
 """Products of the Hessian and the Gauss-Newton matrix: those of the loss of all samples, on everyday networks."""
 
 import copy
+import dataclasses
 import functools
 
 import numpy as np
@@ -312,8 +313,8 @@ def products_of(function, place):
     return product_of(evaluator_of(loss, network, labelled()))
 
 
-def product_of(evaluator):
-    with evaluator.products(ProductSettings()) as shares:
+def product_of(evaluator, matrix="hessian"):
+    with evaluator.products(ProductSettings(matrix)) as shares:
         return Products(shares)(shares.layout.gaussian(0))
 
 
@@ -360,6 +361,41 @@ def test_a_loss_that_is_not_recorded_is_an_error():
     evaluator = evaluator_of(loss, mlp(), labelled())
     with pytest.raises(CurvatureError, match="does not depend on the network's weights in a way"):
         product_of(evaluator)
+
+
+@dataclasses.dataclass
+class Scores:
+    logits: torch.Tensor
+
+
+class Scoring(nn.Module):
+    """Its outputs lie where no derivative by them is found."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = mlp()
+
+    def forward(self, inputs):
+        return Scores(self.inner(inputs))
+
+
+def penalized(network, outputs, targets):
+    return nn.functional.cross_entropy(outputs, targets) + 0.1 * network[0].weight.square().sum()
+
+
+@pytest.mark.parametrize("kind", ["penalty", "outputs"])
+def test_a_loss_that_depends_on_the_weights_beside_the_outputs_has_no_gauss_newton_matrix(kind):
+    network = mlp() if kind == "penalty" else Scoring()
+    loss = functools.partial(penalized, network)
+    if kind == "outputs":
+
+        def loss(outputs, targets):
+            return nn.functional.cross_entropy(outputs.logits, targets)
+
+    evaluator = evaluator_of(loss, network, labelled())
+    with pytest.raises(CurvatureError, match=r'matrix="ggn" needs .* depends on the weights beside the outputs'):
+        product_of(evaluator, "ggn")
+    assert np.isfinite(product_of(evaluator)).all()
 
 
 class Noise(nn.Module):

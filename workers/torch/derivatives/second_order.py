@@ -74,6 +74,13 @@ class BatchGraph:
                 "computed under no_grad, from detached tensors or from whole numbers (such as argmax). Give a loss "
                 "that can be trained with, or use trace_by_lines, which needs no gradients."
             )
+        own = set(map(id, weights.tensors))
+        if self._is_ggn and any(id(getattr(node, "variable", None)) in own for node in graph_nodes([self._loss])):
+            raise CurvatureError(
+                'matrix="ggn" needs a loss that is a function of (outputs, targets) alone, but this one depends on the '
+                "weights beside the outputs (a penalty on them, or outputs that are neither tensors nor tuples, lists "
+                'or dictionaries of these): use matrix="hessian".'
+            )
         self._slopes = torch.autograd.grad(
             numerator, self._by, create_graph=True, allow_unused=True, materialize_grads=self._is_ggn
         )
