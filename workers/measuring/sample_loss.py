@@ -127,14 +127,13 @@ class SampleLossTotal(SummedLoss):
         classes = is_array(targets) and "int" in str(targets.dtype) and targets.shape == elements.shape
         if not classes or self.ignore_index is None:
             return _ones_like(elements)
+        # PyTorch takes an index of bytes for a mask, and among bytes -100 for 156.
+        targets = targets.long() if is_tensor(targets) else targets.astype(np.int64)
         counted = targets != self.ignore_index
         if self.class_weights is None:
             return in_float64(counted)
         weights = self.class_weights.to(targets.device) if is_tensor(targets) else self.class_weights
-        # PyTorch takes an index of bytes for a mask.
-        index = targets * counted
-        index = index.long() if is_tensor(index) else index.astype(np.int64)
-        return in_float64(weights[index] * counted)
+        return in_float64(weights[targets * counted] * counted)
 
 
 def mean_and_stderr(numerators: Any, denominators: Any, reduction: str = "mean") -> tuple[Any, Any, Any]:

@@ -346,3 +346,14 @@ def test_class_weights_of_targets_that_are_bytes(dtype):
     evaluator = evaluator_of(loss, network, DataLoader(TensorDataset(features(), targets.to(dtype)), batch_size=9))
     assert not evaluator.description.partition_dependent
     assert values_at(evaluator, network, POINT)[0]["loss"] == pytest.approx(own_value(loss, targets), rel=1e-6)
+
+
+def test_no_class_of_bytes_is_taken_for_the_ignored_one():
+    """Among bytes -100, by which PyTorch ignores a target, is 156; the few batches that are looked at have none."""
+    targets = torch.full((400,), 20, dtype=torch.uint8)
+    targets[256:300] = 156
+    network, inputs = mlp(outputs=157), features(400)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, TensorDataset(inputs, targets), batch_size=128)
+    with torch.no_grad():
+        expected = float(nn.functional.cross_entropy(network(inputs), targets))
+    assert values_at(evaluator, network, (0.0, 0.0))[0]["loss"] == pytest.approx(expected, rel=1e-6)
