@@ -203,8 +203,7 @@ class Record:
         notes = [*(stored.attributes.get("notes") or ()), *self.attributes["notes"]]
         notes += plan_change(stored.attributes, self.attributes, schema.kind)
         attributes["notes"] = list(dict.fromkeys(notes))
-        if "created" in stored.attributes:
-            attributes["created"] = stored.attributes["created"]
+        attributes |= {name: stored.attributes[name] for name in ("created", "versions") if name in stored.attributes}
         joined = self.empty(known, sizes, attributes)
         places = joined.places
         for name in schema.columns.keys() - known.keys():

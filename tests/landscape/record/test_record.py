@@ -150,6 +150,14 @@ def test_another_plan_is_noted():
     assert stored.joined(stored).attributes["notes"] == ["a note"]
 
 
+def test_when_and_with_what_it_was_begun_stays():
+    fresh, stored = curvature(), curvature()
+    stored.attributes |= {"created": "then", "versions": {"numpy": "1"}}
+    fresh.attributes["created"] = "now"
+    joined = fresh.joined(stored).attributes
+    assert (joined["created"], joined["versions"]) == ("then", {"numpy": "1"})
+
+
 def comparison(blocks=(), last=PointStatus.MEASURED):
     random = np.random.default_rng(1)
     attributes = {
