@@ -13,19 +13,23 @@ import numpy as np
 Item = TypeVar("Item")
 
 
-def random_state() -> tuple[Any, Any, Any]:
-    """Returns the states of Python's, NumPy's and, where it is loaded, PyTorch's (the CPU's) global generators."""
+def random_state() -> tuple[Any, Any, Any, Any]:
+    """Returns the states of Python's, NumPy's and, where it is loaded, PyTorch's global generators, GPUs' too."""
     torch = sys.modules.get("torch")
     numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002
-    return random.getstate(), numpy_state, None if torch is None else torch.get_rng_state()
+    # Asking for those of GPUs would begin to use them.
+    gpus = torch.cuda.get_rng_state_all() if torch is not None and torch.cuda.is_initialized() else []
+    return random.getstate(), numpy_state, None if torch is None else torch.get_rng_state(), gpus
 
 
-def set_random_state(state: tuple[Any, Any, Any]) -> None:
-    python_state, numpy_state, torch_state = state
+def set_random_state(state: tuple[Any, Any, Any, Any]) -> None:
+    python_state, numpy_state, torch_state, gpus = state
     random.setstate(python_state)
     np.random.set_state(numpy_state)  # noqa: NPY002
     if torch_state is not None:
         sys.modules["torch"].set_rng_state(torch_state)
+    if gpus:
+        sys.modules["torch"].cuda.set_rng_state_all(gpus)
 
 
 @contextlib.contextmanager

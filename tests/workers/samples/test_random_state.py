@@ -116,6 +116,16 @@ def test_all_generators_are_put_back():
     assert draw() == first
 
 
+def test_those_of_gpus_too_where_they_are_in_use(monkeypatch):
+    held = [torch.tensor([7], dtype=torch.uint8)]
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: [state.clone() for state in held])
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", lambda states: held.__setitem__(slice(None), states))
+    with random_state_kept():
+        held[0] += 1
+    assert held[0].item() == 7
+
+
 def test_own_random_numbers_go_on():
     start = random_state()
     expected = [draw() for _ in range(4)]
