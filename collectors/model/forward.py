@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ class Forward:
 
     @property
     def loss_is_sum(self) -> bool:
+        if isinstance(self.loss_fn, functools.partial):  # of one of PyTorch's functions
+            return self.loss_fn.keywords.get("reduction") == "sum"
         return getattr(self.loss_fn, "reduction", "mean") == "sum"
 
     @property

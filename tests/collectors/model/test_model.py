@@ -1,4 +1,5 @@
 import copy
+import functools
 from collections import namedtuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from collectors.networks.batches import sample_count
 
 HOOKS = (*TRAIN_HOOKS, *EVAL_HOOKS)
 STEP = ["on_train_step_begin", "on_train_step_end"]
+SUMMED = functools.partial(nn.functional.cross_entropy, reduction="sum")
 
 
 def batches(sizes=(4, 4), seed=0):
@@ -383,7 +385,7 @@ def test_training_equals_a_plain_loop_bit_for_bit(kind):
 
 
 @pytest.mark.parametrize("sized", [True, False])
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", SUMMED])
 @pytest.mark.parametrize(
     ("sizes", "groups"), [((4, 4, 4, 4), (8, 8)), ((4, 4, 4, 2), (8, 6)), ((4, 4, 4), (8, 4)), ((4, 2, 1), (6, 1))]
 )
