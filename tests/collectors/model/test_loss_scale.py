@@ -100,8 +100,10 @@ def test_batch_norm_computes_in_the_precision_that_is_asked_for(level, kept, exp
     seen = []
     net = network()
     net[1].register_forward_hook(lambda module, inputs, outputs: seen.append(outputs.dtype))
-    model_of(net, amp_level=level, keep_batchnorm_fp32=kept).train(1, data(1))
-    assert [str(dtype).removeprefix("torch.") for dtype in seen] == [expected]
+    model = model_of(net, amp_level=level, keep_batchnorm_fp32=kept)
+    model.train(1, data(1))
+    model.predict(data(1)[0][0])
+    assert [str(dtype).removeprefix("torch.") for dtype in seen] == [expected] * 2
     assert not net[1]._forward_pre_hooks
 
 

@@ -520,7 +520,7 @@ def test_results_do_not_depend_on_the_batch_size(batch_sizes):
     outputs = network()(inputs)
     expected = float(accuracy(outputs, targets))
     assert 0 < expected < 1
-    for reduction in ("mean", "sum"):
+    for reduction in ("mean", "sum", SUMMED):
         seen = Snapshots()
         model = build(0.0, metrics, reduction)
         result = model.eval(data)
@@ -583,7 +583,8 @@ def test_predict():
     assert torch.equal(predicted, network()(inputs))
     assert not predicted.requires_grad
     two = TwoInputs()
-    assert torch.equal(build(net=two).predict(inputs, inputs), two(inputs, inputs))
+    for given in ([inputs, inputs], [(inputs, inputs)], [{"left": inputs, "right": inputs}]):
+        assert torch.equal(build(net=two).predict(*given), two(inputs, inputs))
 
 
 @pytest.mark.parametrize(
