@@ -162,6 +162,9 @@ class ComparisonExperiment(Experiment[ComparisonData]):
     def _trace(self, row: int, pool: Pool) -> Keep:
         lines, seed, confidence = (self.settings[name] for name in ("trace_lines", "seed", "confidence"))
         try:
+            if pool.description.options.buffers == "recalibrate":
+                # What of the buffers is not recalibrated is that of the network which is loaded.
+                self._load(pool, self.states[row], [0])
             trace = find_trace_by_lines(pool, self.states[row], lines, seed=seed, confidence=confidence)
         except _FAILURES as error:
             return functools.partial(_keep_failure, row, 0, error, place=f"/{TRACE}")

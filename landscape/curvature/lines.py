@@ -57,7 +57,9 @@ def find_trace_by_lines(pool: Pool, state: StateReader, lines: int, *, seed: int
 class _Lines:
     def __init__(self, pool: Pool, state: StateReader, seed: int) -> None:
         self._pool, self._seed = pool, seed
-        self._parameters, self._buffers = origin_state(state, pool.description.space)
+        self._parameters, buffers = origin_state(state, pool.description.space)
+        # Workers recalibrate what is not given.
+        self._buffers = None if pool.description.options.buffers == "recalibrate" else buffers
         trainable = [info for info in pool.description.space.trainable if info.size]
         double = any(direction_dtype(info.dtype) == np.float64 for info in trainable)
         names, shapes = tuple(info.name for info in trainable), tuple(info.shape for info in trainable)
@@ -110,7 +112,7 @@ class _Lines:
             )
         return losses
 
-    def _at(self, number: int, step: float) -> tuple[State, State]:
+    def _at(self, number: int, step: float) -> tuple[State, State | None]:
         if not step:
             return self._parameters, self._buffers
         along: Vector = self._layout.rademacher(self._seed, _LINES, number)

@@ -289,6 +289,42 @@ def test_a_trace_by_another_number_of_lines_is_measured_anew(recipes, tmp_path):
         np.testing.assert_allclose(one, other)
 
 
+def test_a_trace_is_of_the_loss_with_recalibrated_statistics():
+    inputs, targets = INPUTS[:40].double(), TARGETS[:40]
+
+    def normalized(seed=0):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            width = inputs.shape[1]
+            layers = nn.Linear(width, 3, bias=False), nn.BatchNorm1d(3), nn.Tanh(), nn.Linear(3, 10)
+            return nn.Sequential(*layers).double()
+
+    networks = [normalized(seed) for seed in range(2)]
+    found = measure(
+        {"a": networks[:1], "b": networks[1:]},
+        lambda: (nn.CrossEntropyLoss(), normalized(), (inputs, targets), {}),
+        buffers="recalibrate",
+        trace_lines=60,
+        plan=None,
+    )
+    for row, item in enumerate(networks):
+        parts = [value.detach() for value in item.parameters()]
+
+        def loss(flat, parts=parts):
+            pieces = torch.split(flat, [part.numel() for part in parts])
+            first, scale, shift, last, bias = (
+                piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)
+            )
+            hidden = inputs @ first.T
+            hidden = (hidden - hidden.mean(0)) / (hidden.var(0) + 1e-5).sqrt() * scale + shift
+            return nn.functional.cross_entropy(torch.tanh(hidden) @ last.T + bias, targets)
+
+        flat = torch.cat([part.reshape(-1) for part in parts])
+        exact = float(torch.autograd.functional.hessian(loss, flat).trace())
+        assert found.loss[row, 0, 2] == pytest.approx(float(loss(flat)))
+        assert found.trace_low[row] < exact < found.trace_high[row]
+
+
 @pytest.mark.slow
 def test_it_goes_on_line_by_line_and_may_grow(recipes, tmp_path, large_batches, monkeypatch):
     path = tmp_path / "compare.h5"
