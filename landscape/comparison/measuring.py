@@ -56,6 +56,11 @@ def compare_recipes(
 ) -> Comparison | None:
     usual = "fixed" if chosen["buffers"] == "auto" else chosen["buffers"]
     chosen = {**chosen, "buffers": table_of(CompareOptions)["buffers"].checked("buffers", usual)}
+    if chosen["trace_lines"] and chosen["precision"] != "float32":
+        raise ValueError(
+            f'trace_lines must be 0 with precision="{chosen["precision"]}": along its lines the loss rises by a '
+            "thousandth of itself, which is less than that precision rounds away."
+        )
     run, given = Run.checked(chosen), find_recipes(recipes)
     path = (
         None

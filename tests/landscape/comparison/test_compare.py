@@ -456,6 +456,11 @@ def test_who_cannot_be_compared(recipes, tmp_path):
         measure(recipes).table("sharpness")
 
 
+def test_traces_need_the_loss_in_full_precision(recipes):
+    with pytest.raises(ValueError, match='trace_lines must be 0 with precision="bfloat16"'):
+        measure(recipes, precision="bfloat16", plan=None, trace_lines=3)
+
+
 def test_a_loss_that_is_not_repeated_ends_it_and_leaves_no_file(recipes, tmp_path):
     def dropping():
         loss, built, data, metrics = perceptron()
