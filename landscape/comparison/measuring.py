@@ -151,6 +151,12 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run
     ) -> Iterator[str | Keep]:
         settings, announced = self.settings, False
+        # Functions are part of no identity: a network of which nothing is left shows whether the loss is another one.
+        measured = np.flatnonzero(~todo[: len(self.states)].any(1))
+        lacking = todo.any() or any(_lacks_trace(record, row, settings) for row in range(len(self.states)))
+        if lacking and len(measured):
+            self._load(pool, self.states[measured[0]], [0])
+            self._measure_network(record, int(measured[0]), pool)
         for row in run.in_time(range(len(self.states))):
             try:
                 for line in self._lines(record, row, pool, run):
@@ -226,17 +232,22 @@ class ComparisonExperiment(Experiment[ComparisonData]):
             chunk = todo[begin : begin + size]
             self._load(pool, state, chunk)
             if not origin:
-                origins, precision = pool.measure_origin(), description.options.precision
-                origin = check_determinism(origins, precision)
-                if not np.isfinite(origin["loss"]):
-                    raise CheckpointError(f"the loss at {state.label} is not a finite number")
-                known = data.loss[row, data.status[row] == PointStatus.MEASURED, len(data.t) // 2]
-                if len(known):
-                    stored, now = {"loss": float(known[0])}, {"loss": origin["loss"]}
-                    where, tolerance = "now, after the file's own value", closeness_elsewhere(precision)
-                    check_same_values("a network", stored, now, where, tolerance)
-                self.seconds = max(item.measured.seconds for item in origins)
+                origin = self._measure_network(data, row, pool)
             yield from _along(data, row, chunk, origin, pool, run)
+
+    def _measure_network(self, data: ComparisonData, row: int, pool: Pool) -> dict[str, float]:
+        """Returns what is measured of the network that is loaded; its loss must be the file's, if that has it."""
+        origins, precision = pool.measure_origin(), pool.description.options.precision
+        origin = check_determinism(origins, precision)
+        if not np.isfinite(origin["loss"]):
+            raise CheckpointError(f"the loss at {self.states[row].label} is not a finite number")
+        known = data.loss[row, data.status[row] == PointStatus.MEASURED, len(data.t) // 2]
+        if len(known):
+            stored, now = {"loss": float(known[0])}, {"loss": origin["loss"]}
+            where, tolerance = "now, after the file's own value", closeness_elsewhere(precision)
+            check_same_values("a network", stored, now, where, tolerance)
+        self.seconds = max(item.measured.seconds for item in origins)
+        return origin
 
     def _forecast(
         self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, seconds: float

@@ -461,6 +461,17 @@ def test_traces_need_the_loss_in_full_precision(recipes):
         measure(recipes, precision="bfloat16", plan=None, trace_lines=3)
 
 
+@pytest.mark.parametrize("lines", [0, 2], ids=["networks", "traces"])
+def test_networks_of_another_loss_join_no_file(recipes, tmp_path, large_batches, lines):
+    def smoothed():
+        return nn.CrossEntropyLoss(label_smoothing=0.5), *perceptron()[1:]
+
+    measure(recipes, output=tmp_path / "compare.h5")
+    given = recipes if lines else {**recipes, "large": large_batches}
+    with pytest.raises(NondeterministicLossError, match=r"a network was measured twice .* after the file's own value"):
+        measure(given, smoothed, output=tmp_path / "compare.h5", trace_lines=lines)
+
+
 def test_a_loss_that_is_not_repeated_ends_it_and_leaves_no_file(recipes, tmp_path):
     def dropping():
         loss, built, data, metrics = perceptron()
