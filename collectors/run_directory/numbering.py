@@ -17,8 +17,10 @@ from ..weights.foreign_checkpoint import AMBIGUOUS_SUFFIXES, CHECKPOINT_SUFFIXES
 Unit = Literal["epoch", "step"]
 _BOTH: tuple[Unit, ...] = ("epoch", "step")
 
-# Numbers with a decimal point are losses and the like, and count nothing.
-_NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+|[kKmM])?(?![A-Za-z0-9])|(\d+)(?:([kKmM])(?![A-Za-z0-9]))?")
+# Numbers with a decimal point or an exponent are losses and the like, and count nothing.
+_NUMBER = re.compile(
+    r"\d+\.\d+(?:e[+-]?\d+|[kKmM])?(?![A-Za-z0-9])|\d+e[+-]\d+(?![A-Za-z0-9])|(\d+)(?:([kKmM])(?![A-Za-z0-9]))?"
+)
 _ZEROS = {"k": "000", "m": "000000"}
 _WORD_BEFORE = re.compile(r"([A-Za-z]+)[^A-Za-z0-9]*$")
 # A word with a number of its own belongs to that.
@@ -88,10 +90,11 @@ def numbers_of_names(paths: Sequence[Sequence[str]], unit: Unit | None = None) -
     for label, found in labelled:
         if label in differing.values() and sum(number is not None for number in found) >= most:
             return Numbers(found, label, "name")
-    if [*differing.values()] != [None]:
+    if len(differing) != 1 or not {None, *wanted}.issuperset(differing.values()):
         return None
-    (place,) = differing
-    return Numbers(tuple(counts[place].value if text == shared else None for text, counts in parsed), unit, "name")
+    ((place, said),) = differing.items()
+    numbers = tuple(counts[place].value if text == shared else None for text, counts in parsed)
+    return Numbers(numbers, unit or said, "name")
 
 
 def numbers_inside(counters: Sequence[Mapping[str, int]], unit: Unit | None = None) -> Numbers | None:
@@ -177,17 +180,20 @@ def short_names(places: Sequence[AnyPath]) -> list[str]:
 
 def _counts(name: str) -> tuple[str, list[_Count]]:
     """Returns the text around a name's numbers, and the whole numbers with the word that each belongs to."""
-    counts = []
-    for match in _NUMBER.finditer(name):
+    counts: list[_Count] = []
+
+    def note(match: re.Match[str]) -> str:
         digits = (match[1] or "") + _ZEROS.get((match[2] or "").lower(), "")
         if not 0 < len(digits) <= _LONGEST_NUMBER:
-            continue
+            return "~"
         before, behind = _WORD_BEFORE.search(name[: match.start()]), _WORD_BEHIND.match(name[match.end() :])
         word = before[1].lower() if before else ""
         if word not in _UNITS and word not in _OF_TRAININGS and behind and behind[1].lower() in _UNITS:
             word = behind[1].lower()
         counts.append(_Count(int(digits), word, _UNITS.get(word)))
-    return _NUMBER.sub("#", name), counts
+        return "#"
+
+    return _NUMBER.sub(note, name), counts
 
 
 def _only(counts: Sequence[_Count], unit: Unit) -> int | None:

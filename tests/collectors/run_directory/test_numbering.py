@@ -41,6 +41,11 @@ def of(names, unit=None):
         (["10k_steps.pt", "20k_steps.pt", "100k_steps.pt"], None, (10_000, 20_000, 100_000), "step"),
         (["3d_1_mm2.pt", "3d_2_mm2.pt", "3d_10_mm2.pt"], None, (1, 2, 10), None),
         (["a1kb.pt", "a2kb.pt", "a3mb.pt"], None, (1, 2, None), None),
+        (["step_500k.pt", "step_1m.pt", "step_1.5m.pt"], None, (500_000, 1_000_000, None), "step"),
+        (["model_1_0.53.pt", "model_2_1.pt", "model_3_0.4.pt"], None, (1, None, 3), None),
+        (["lr1e-4_ep1.pt", "lr1e-4_ep2.pt", "lr1e-4_ep10.pt"], None, (1, 2, 10), "epoch"),
+        (["lr5e-05_ep0_it5.pt", "lr5e-05_ep1_it10.pt", "lr5e-05_ep2_it15.pt"], None, (0, 1, 2), "epoch"),
+        (["ep1_of_ep10.pt", "ep2_of_ep10.pt", "ep3_of_ep10.pt"], None, (1, 2, 3), "epoch"),
     ],
 )  # fmt: skip
 def test_numbers_in_names(names, unit, numbers, counts):
