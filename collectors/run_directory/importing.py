@@ -242,11 +242,13 @@ def _check_target(target: AnyPath, places: Sequence[AnyPath], existing: str) -> 
     """Checks that the directory may be built, and returns the folders that it takes."""
     folder = target / CHECKPOINT_FOLDER
     for file in places:
-        if not isinstance(folder, Path) or not isinstance(file, Path):
-            continue
-        # realpath, because resolve() fails for links in a circle.
-        around = (Path(os.path.realpath(file)).parent, Path(os.path.realpath(file.parent)))
-        if Path(os.path.realpath(folder)) in around:
+        if isinstance(folder, Path) and isinstance(file, Path):
+            # realpath, because resolve() fails for links in a circle.
+            around = (Path(os.path.realpath(file)).parent, Path(os.path.realpath(file.parent)))
+            is_inside = Path(os.path.realpath(folder)) in around
+        else:
+            is_inside = str(folder) == str(file.parent)
+        if is_inside:
             raise ValueError(
                 f"paths must lie outside the run directory that is built, but {file} is inside it and could be "
                 "replaced; import into another directory."

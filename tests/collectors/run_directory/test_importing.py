@@ -560,6 +560,18 @@ def test_files_of_the_run_that_would_be_replaced_are_refused(tmp_path, states, e
     assert [path.read_bytes() for path in paths] == before
 
 
+@pytest.mark.parametrize("place", ["", "/*.safetensors"])
+def test_files_of_the_run_behind_the_url_that_would_be_replaced_are_refused(tmp_path, states, place):
+    url = "memory://imported/run"
+    with empty_memory() as memory:
+        import_checkpoints(url, saved(tmp_path / "old", states[:3]))
+        before = {path: memory.cat_file(path) for path in memory.find("/imported")}
+        for existing in ("error", "overwrite"):
+            with pytest.raises(ValueError, match=r"paths must lie outside .*, but memory:///imported/run/ckpt_dir/"):
+                import_checkpoints(url, f"{url}/ckpt_dir{place}", existing=existing)
+        assert {path: memory.cat_file(path) for path in memory.find("/imported")} == before
+
+
 def test_into_a_url(tmp_path, states):
     paths = saved(tmp_path / "old", states[:3])
     here = import_checkpoints(tmp_path / "new", paths)
