@@ -195,6 +195,9 @@ class RunWriter:
                 digest = self._folder.write_checkpoint(name, parameters, {"network": self._space.network})
                 self._metadata.frozen = NamedFile(name, digest)
             self._frozen = FrozenParameters(MemoryState(parameters))
+        if self._metadata.sha256.pop(number, None) is not None:
+            # The digest of the file that is replaced: a kill before the new one is listed must not leave it.
+            self._write_metadata()
         name = checkpoint_name(self._space.network, f"{number}_{self._metadata.settings.unit}")
         information = {"network": self._space.network, "number": str(number)}
         digest = self._folder.write_checkpoint(name, self._frozen.moved_or_trained(state), information)

@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -11,7 +12,18 @@ import pytest
 import torch
 from fsspec.implementations.local import LocalFileSystem
 from own_processes import ended_process
-from runs import SmallNetwork, assert_holds, batches, collected, contents, metadata_path, names, seeded, writer
+from runs import (
+    SmallNetwork,
+    assert_holds,
+    batches,
+    collected,
+    contents,
+    metadata_path,
+    names,
+    seeded,
+    snapshot,
+    writer,
+)
 from safetensors.numpy import save
 from waiting import wait_until
 
@@ -27,8 +39,9 @@ from collectors import (
 from collectors.errors import RunDirectoryError
 from collectors.files import locks
 from collectors.files.remote_path import RemotePath
-from collectors.networks.readers import describe_network
+from collectors.networks.readers import describe_network, read_network
 from collectors.run_directory import RunDirectory
+from collectors.run_directory.directory import CheckpointFolder
 from collectors.run_directory.settings import LandscapeSettings
 from collectors.run_directory.writer import RunWriter
 from collectors.weights.safetensors_file import file_sha256
@@ -292,6 +305,26 @@ def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path, monkeypatc
     last = run.checkpoint(step, describe_network(SmallNetwork()))
     weights = load_checkpoint(restart).weights
     assert all(np.array_equal(last.read(name), weights[name]) for name in last.shapes)
+
+
+def test_a_kill_while_the_restart_point_is_saved_again_leaves_it_readable(tmp_path, monkeypatch):
+    collected(tmp_path / "run")
+    original = CheckpointFolder.write_checkpoint
+
+    def write(*arguments):
+        digest = original(*arguments)
+        shutil.copytree(tmp_path / "run", tmp_path / "killed")
+        return digest
+
+    monkeypatch.setattr(CheckpointFolder, "write_checkpoint", write)
+    other = seeded(SmallNetwork, 1)
+    started = writer(tmp_path / "run", existing="resume", start=4)
+    started.save(4, read_network(other))
+    started.close()
+    for name in ("killed", "run"):
+        run = RunDirectory(tmp_path / name)
+        assert sorted(run.metadata.files) == list(range(5))
+        assert_holds(run.checkpoint(4), snapshot(other))
 
 
 def test_a_linked_folder_of_checkpoints_is_not_followed_out_of_the_run(tmp_path):
