@@ -26,9 +26,9 @@ class ModelCheckpoint(BuiltInCallback):
     callback asks to stop. Go on with ``Model.train(..., resume_from=path)``.
 
     Only files that the run wrote are ever deleted, and only when the file that replaces them is safely on disk.
-    Where files of the prefix are there already, the run's prefix becomes ``prefix_1``, ``prefix_2``, ...; a run
-    that is resumed goes on with its prefix and its files, unless there are later ones. In a distributed training
-    rank 0 writes. In evaluations nothing happens.
+    Where files of the prefix are there already, or a training that began earlier has it, the run's prefix becomes
+    ``prefix_1``, ``prefix_2``, ...; a run that is resumed goes on with its prefix and its files, unless there are later
+    ones, or files of a later run. In a distributed training rank 0 writes. In evaluations nothing happens.
 
     Args:
         prefix: the beginning of the files' names, without "/"; or a function of ``cb_params`` that returns the
@@ -78,8 +78,9 @@ class ModelCheckpoint(BuiltInCallback):
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a resumed run goes on with: the prefix, the run's files, and the states of ``stateful``."""
+        run = self._run
         return {
-            "run": None if self._run is None else self._run.state_dict(),
+            "run": None if run is None else {**run.state_dict(), "beside": sorted(self._beside(run.params))},
             "stateful": {name: item.state_dict() for name, item in self._stateful.items()},
         }
 
@@ -138,13 +139,24 @@ class ModelCheckpoint(BuiltInCallback):
     def _begin(self, run_context: RunContext, steps_done: int) -> None:
         self._close()
         params = parameters_of(run_context)
-        others = [item for item in params.get("list_callback") or () if isinstance(item, ModelCheckpoint)]
-        beside = {item._run.prefix for item in others if item._run is not None and item._directory == self._directory}
         if is_first_rank():
             start = place_before(run_context)
             self._run = CheckpointRun(
-                self._config, self._prefix, self._directory, params, steps_done, start, beside, self._note_written
+                self._config,
+                self._prefix,
+                self._directory,
+                params,
+                steps_done,
+                start,
+                self._beside(params),
+                self._note_written,
             )
+
+    def _beside(self, params: Mapping[str, Any]) -> set[str]:
+        """Returns the prefixes under which other ModelCheckpoints of the same training write to the directory."""
+        others = [item for item in params.get("list_callback") or () if isinstance(item, ModelCheckpoint)]
+        runs = [item._run for item in others if item is not self and item._directory == self._directory]
+        return {run.prefix for run in runs if run is not None}
 
     def _present_run(self, run_context: RunContext) -> CheckpointRun | None:
         """Returns the run, which begins now where nobody began it; None where nothing is saved."""

@@ -16,6 +16,7 @@ from ..errors import CheckpointWriteError, reason_of
 from ..files import system
 from ..files.background import WritingThread
 from ..files.local_files import naming, remove_stale_temporaries
+from ..files.locks import WITHOUT_LOCKS, LockHeldError, ProcessLock, WriteLock
 from ..networks.readers import read_network
 from ..validation import check_instance, wrong_value
 from .archive import Archive, storable_extra_states, write_archive
@@ -49,10 +50,11 @@ class CheckpointRun:
         self._jobs = WritingThread("checkpoint-writer")
         self._pending: tuple[Path, int] | None = None
         self._failure: Exception | None = None
-        self._given_prefix, self._directory, self._params, self._notify = prefix, directory, params, written
+        self._given_prefix, self._directory, self.params, self._notify = prefix, directory, params, written
         self._first_step = self._last_step = steps_done
         self._start, self._used_prefixes = start, used_prefixes
         self._prefixes: dict[Any, str] = {}  # of each folder that the run writes to
+        self._claim = WriteLock()  # on the last of these prefixes, until the run ends
         self._last_time = time.monotonic()
         if isinstance(directory, Path):
             make_directory(directory)
@@ -77,13 +79,20 @@ class CheckpointRun:
         folder, given, prefix = self._directory, self._given_prefix, state["prefix"]
         if not isinstance(folder, Path) or not isinstance(given, str) or state["directory"] != str(folder):
             return
-        if not re.fullmatch(rf"{re.escape(given)}(_\d+)?", prefix):
+        number = _run_number(given, prefix)
+        if number is None:
             return
         with naming(folder):
             found = [match for file in folder.iterdir() if (match := CHECKPOINT_NAME.fullmatch(file.name))]
-        if any(match[1] == prefix and (int(match[2]), int(match[3])) > self._start for match in found):
+            is_continued = any(match[1] == prefix and (int(match[2]), int(match[3])) > self._start for match in found)
+            others = {match[1] for match in found}.difference(state.get("beside", ()))
+            if is_continued or any((_run_number(given, name) or 0) > number for name in others):
+                return
+            claim = _claim_of(folder, prefix)
+        if claim is None:
             return
-        self._prefixes[folder] = prefix
+        self._claim.release()
+        self._prefixes[folder], self._claim = prefix, claim
         self.wait()
         # A manipulated checkpoint must not make us delete files of others.
         names = [name for name in state["files"] if Path(name).name == name and prefix_of(name) == prefix]
@@ -134,7 +143,7 @@ class CheckpointRun:
                 "not be resumed from here; free some space or choose another directory, then continue from the latest "
                 "checkpoint."
             ) from error
-        self._params["last_save_ckpt_step"], self._params["latest_ckpt_file"] = step, str(path)
+        self.params["last_save_ckpt_step"], self.params["latest_ckpt_file"] = step, str(path)
         self._notify(str(path))
 
     def close(self) -> None:
@@ -142,6 +151,7 @@ class CheckpointRun:
             self.wait()
         finally:
             self._jobs.close()
+            self._claim.release()
 
     def _keep(self, files: Iterable[Path]) -> None:
         """Begins with files that exist; the surplus of these and later ones is deleted."""
@@ -202,9 +212,18 @@ class CheckpointRun:
         return folder / f"{stem}{ending}{SUFFIX}"
 
     def _prefix_in(self, folder: Path, prefix: str) -> str:
-        if folder not in self._prefixes:
-            with naming(folder):
-                self._prefixes[folder] = unused_prefix(folder, prefix, self._used_prefixes)
+        used = {*self._used_prefixes}
+        with naming(folder):
+            while folder not in self._prefixes:
+                name = unused_prefix(folder, prefix, used)
+                claim = _claim_of(folder, name)
+                if claim is None:
+                    used.add(name)
+                elif name == unused_prefix(folder, prefix, used):
+                    self._claim.release()
+                    self._prefixes[folder], self._claim = name, claim
+                else:
+                    claim.release()  # of a training that has just ended, and left files
         return self._prefixes[folder]
 
 
@@ -236,10 +255,30 @@ def place_before(run_context: RunContext) -> tuple[int, int]:
     return epochs + 1, steps - epochs * batches
 
 
+def _run_number(prefix: str, name: str) -> int | None:
+    """Returns which run of a prefix has that name, 0 for the prefix itself; None where it is another one's."""
+    match = re.fullmatch(rf"{re.escape(system.as_compared(prefix))}(?:_(\d+))?", system.as_compared(name))
+    return None if match is None else int(match[1] or 0)
+
+
 def unused_prefix(folder: Path, prefix: str, used_prefixes: Collection[str]) -> str:
     """Returns the prefix, or ``prefix_1``, ``prefix_2``, ..., the first behind all that files in the directory have."""
     found = filter(None, (prefix_of(file.name) for file in folder.iterdir()))
-    run = re.compile(rf"{re.escape(system.as_compared(prefix))}(?:_(\d+))?")
-    matches = [run.fullmatch(system.as_compared(name)) for name in {*found, *used_prefixes}]
-    latest = max((int(match[1] or 0) for match in matches if match), default=None)
+    numbers = [_run_number(prefix, name) for name in {*found, *used_prefixes}]
+    latest = max((number for number in numbers if number is not None), default=None)
     return prefix if latest is None else f"{prefix}_{latest + 1}"
+
+
+def _claim_of(folder: Path, prefix: str) -> WriteLock | None:
+    """Keeps a prefix from trainings that begin meanwhile; None where another one has it."""
+    file = folder / f".{prefix}.lock"
+    try:
+        return ProcessLock(file)
+    except LockHeldError:
+        return None
+    except OSError as error:
+        if error.errno in WITHOUT_LOCKS:
+            return WriteLock()
+        if isinstance(error, PermissionError) and file.exists():
+            return None  # another user's
+        raise

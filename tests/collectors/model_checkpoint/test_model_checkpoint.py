@@ -502,6 +502,35 @@ def test_a_run_resumed_before_later_files_leaves_them_and_becomes_the_latest(sta
     assert latest_checkpoint(interrupted).name == "CKP_1-3_4.safetensors"
 
 
+def test_a_run_resumed_beside_a_later_run_leaves_its_files_and_becomes_the_latest(folder):
+    for epochs in (2, 1):
+        train(folder, epochs, save_checkpoint_steps=4)
+    resume(folder, CheckpointConfig(4), resume_from=folder / "CKP-2_4.safetensors")
+    assert names(folder) == ["CKP-1_4", "CKP-2_4", "CKP_1-1_4", "CKP_2-3_4"]
+    assert latest_checkpoint(folder).name == "CKP_2-3_4.safetensors"
+
+
+def test_two_checkpoints_in_one_directory_both_go_on_with_their_files(folder):
+    for epochs, file in ((2, None), (3, "CKP_1-2_4"), (4, "CKP_1-3_4")):
+        two = [ModelCheckpoint("CKP", folder, CheckpointConfig(4, keep_checkpoint_max=count)) for count in (1, 2)]
+        build().train(epochs, batches(), two, resume_from=file and folder / f"{file}.safetensors")
+        assert names(folder) == [f"CKP-{epochs}_4", f"CKP_1-{epochs - 1}_4", f"CKP_1-{epochs}_4"]
+
+
+def test_a_training_that_begins_before_the_first_file_of_another_takes_a_prefix_of_its_own(folder):
+    meanwhile = At("on_train_step_begin", 1, lambda run_context: train(folder, 1, save_checkpoint_steps=4))
+    train(folder, 1, [meanwhile], save_checkpoint_steps=4)
+    assert names(folder) == ["CKP-1_4", "CKP_1-1_4"]
+
+
+def test_of_two_trainings_that_are_resumed_at_once_one_goes_on_with_the_files(interrupted):
+    before, file = names(interrupted), latest_checkpoint(interrupted)
+    config = CheckpointConfig(6, keep_checkpoint_max=9)
+    meanwhile = At("on_train_step_begin", 7, lambda run_context: resume(interrupted, config))
+    build().train(3, batches(), [ModelCheckpoint("CKP", interrupted, config), meanwhile], resume_from=file)
+    assert names(interrupted) == [*before, "CKP-3_4", "CKP_1-3_4"]
+
+
 def test_what_an_exception_left_is_later_too(folder):
     with pytest.raises(ArithmeticError):
         train(folder, 3, [At("on_train_step_begin", 7, fail)], exception_save=True, save_checkpoint_steps=3)
