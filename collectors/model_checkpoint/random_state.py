@@ -11,7 +11,9 @@ import torch
 from ..errors import CheckpointError
 
 # Where data loaders and data sets keep what they are made of.
-_PARTS = ("sampler", "batch_sampler", "dataset", "datasets", "transform", "transforms", "collate_fn")
+_PARTS = (
+    "sampler", "batch_sampler", "dataset", "datasets", "transform", "target_transform", "transforms", "collate_fn",
+)  # fmt: skip
 
 
 def capture_random_state(dataset: Any) -> dict[str, Any]:

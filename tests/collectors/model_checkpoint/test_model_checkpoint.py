@@ -619,16 +619,19 @@ class WithGenerators:
         self.dataset = self
         self.transforms = [type("T", (), {})(), 3]
         self.transforms[0].rng = np.random.default_rng(seed + 1)
+        self.target_transform = type("T", (), {})()
+        self.target_transform.rng = np.random.default_rng(seed + 2)
 
     def draw(self):
         local = [torch.rand(1, generator=self.generator).item(), self.numpy.random(), self.old.normal()]
-        local += [self.python.gauss(0, 1), self.transforms[0].rng.random()]
+        local += [self.python.gauss(0, 1), self.transforms[0].rng.random(), self.target_transform.rng.random()]
         return [*local, torch.rand(1).item(), random.random(), np.random.normal()]  # noqa: NPY002
 
 
 def test_random_states():
     first, second = WithGenerators(1), WithGenerators(2)
-    assert sorted(dataset_generators(first)) == ["generator", "numpy", "old", "python", "transforms.0.rng"]
+    found = ["generator", "numpy", "old", "python", "target_transform.rng", "transforms.0.rng"]
+    assert sorted(dataset_generators(first)) == found
     first.draw()
     arrays = {}
     state = encode(capture_random_state(first), "it", arrays)
