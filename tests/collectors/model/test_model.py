@@ -587,6 +587,25 @@ def test_predict():
         assert torch.equal(build(net=two).predict(*given), two(inputs, inputs))
 
 
+@pytest.mark.parametrize("pack", [tuple, list, lambda pair: dict(zip(("left", "right"), pair, strict=True))])
+def test_predict_takes_several_inputs_as_a_batch_has_them(pack):
+    inputs = batches()[0][0]
+    assert torch.equal(build(net=TwoInputs()).predict(pack([inputs, -inputs])), TwoInputs()(inputs, -inputs))
+
+
+def test_predict_computes_as_eval_does_in_mixed_precision():
+    def keep(outputs, targets):
+        seen.append(outputs)
+        return 0.0
+
+    seen = []
+    inputs, targets = batches()[0]
+    model = build(net=nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), metrics={"kept": keep}, amp_level="O2")
+    model.eval([(inputs.float(), targets)])
+    assert seen[0].dtype == torch.float32
+    assert torch.equal(model.predict(inputs.float()), seen[0])
+
+
 @pytest.mark.parametrize(
     ("inputs", "targets", "count"),
     [
