@@ -56,7 +56,8 @@ class CheckpointConfig:
         format: "safetensors", the only one.
         training_state: whether a file holds what ``Model.train(resume_from=...)`` needs to go on bit by bit:
             the state of the optimizer, the gradient scaler, callbacks and random generators, and the place in
-            the data. With a ``saved_network`` of its own it holds the weights of both networks.
+            the data. With a ``saved_network`` of its own it holds the weights of both networks; training goes on with
+            those of the network that trains. An average goes on where ``ModelCheckpoint(stateful=...)`` names it.
 
     Raises:
         TypeError: an argument has the wrong type.
