@@ -150,13 +150,15 @@ def import_order(
     unit: Unit | None = None,
 ) -> ImportOrder:
     """Returns the checkpoints in the order of training; ``digest`` (of weights) is called where two may be alike."""
-    by_name = numbers_of_names([_parts(item.place) for item in found], unit)
-    inside = numbers_inside([item.counters for item in found], unit)
+    names, counters = [_parts(item.place) for item in found], [item.counters for item in found]
+    by_name, inside = numbers_of_names(names, unit), numbers_inside(counters, unit)
     if numbers is not None:
         _warn_of_another_order(found, numbers, by_name)
-        given = Numbers(tuple(numbers), unit, "given")
-        same = next((way for way in (by_name, inside) if way is not None and way.found == given.found), given)
-        return _complete(found, replace(given, unit=same.unit))
+        labels: Sequence[Unit | None] = (None, *_BOTH) if unit is None else (unit,)
+        said = [way for label in labels for way in (numbers_of_names(names, label), numbers_inside(counters, label))]
+        # What counts the same, as far as each checkpoint says something.
+        fitting = (way.unit for way in said if way is not None and _agree(way.found, numbers))
+        return _complete(found, Numbers(tuple(numbers), next(fitting, unit), "given"))
     ways = [way for way in (by_name, inside) if way is not None]
     for way in ways:
         if way.is_complete:
@@ -167,6 +169,10 @@ def import_order(
         if order is not None:
             return order
     raise _unclear(found, ways, unit)
+
+
+def _agree(found: Sequence[int | None], numbers: Sequence[int]) -> bool:
+    return all(one in (None, other) for one, other in zip(found, numbers, strict=True))
 
 
 def short_names(places: Sequence[AnyPath]) -> list[str]:

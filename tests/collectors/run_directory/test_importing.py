@@ -132,6 +132,14 @@ class TestNumbers:
         assert_run(run, "step", {10: states[0], 20: states[1], 30: states[2]})
         assert "      10  given  a.pt" in said.splitlines()
 
+    @pytest.mark.parametrize(
+        "numbers", [{"final": 30, "step_10": 10, "step_20": 20}, {"ep0_it10": 10, "ep1_it20": 20, "ep2_it30": 30}]
+    )
+    def test_given_numbers_count_what_they_count_in_the_names(self, tmp_path, states, numbers):
+        paths = write(tmp_path / "old", {f"{name}.pt": state for name, state in zip(numbers, states, strict=False)})
+        run, _ = imported(tmp_path, paths, numbers=[*numbers.values()])
+        assert_run(run, "step", dict(zip(numbers.values(), states, strict=False)))
+
     def test_numbers_against_those_of_the_names(self, tmp_path, states):
         paths = write(tmp_path / "old", {"ep_1.pt": states[0], "ep_2.pt": states[1], "ep_10.pt": states[2]})
         with pytest.warns(UserWarning, match=r"numbers put ep_10.pt \(2\) before ep_2.pt \(10\), the other way round"):
