@@ -76,7 +76,11 @@ class TimeMonitor(BuiltInCallback):
             self._timers[False] = _EpochTimer()
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
-        self._forget()
+        if in_evaluation(run_context):
+            # The training around it may go on.
+            self.end(run_context)
+        else:
+            self._forget()
 
     def _forget(self) -> None:
         # By whether it is an evaluation's.

@@ -132,7 +132,8 @@ def test_a_failed_run_leaves_nothing_for_the_next(clock, capsys):
     assert capsys.readouterr().out == line("Eval", 1000, 1000) + line("Train", 2000, 2000)
 
 
-def test_an_evaluation_in_the_middle_of_an_epoch_is_no_waiting_for_data(clock, capsys):
+@pytest.mark.parametrize("end", ["on_eval_end", "on_exception"])
+def test_an_evaluation_in_the_middle_of_an_epoch_is_no_waiting_for_data(clock, capsys, end):
     monitor = TimeMonitor(data_time=True)
     for seconds, step, name in (
         (0.0, 0, "on_train_begin"),
@@ -140,14 +141,14 @@ def test_an_evaluation_in_the_middle_of_an_epoch_is_no_waiting_for_data(clock, c
         (0.25, 0, "on_train_step_begin"),
         (1.0, 1, "on_train_step_end"),
         (0.0, 1, "on_eval_begin"),
-        (64.0, 1, "on_eval_end"),
+        (64.0, 1, end),
         (0.25, 1, "on_train_step_begin"),
         (1.0, 2, "on_train_step_end"),
         (0.0, 2, "on_train_epoch_end"),
     ):
         clock.now += seconds
-        mode = "eval" if "eval" in name else "train"
-        getattr(monitor, name)(context(cur_step_num=step, batch_num=2, mode=mode))
+        mode, error = "train" if "train" in name else "eval", [ArithmeticError()] if name == "on_exception" else []
+        getattr(monitor, name)(context(cur_step_num=step, batch_num=2, mode=mode), *error)
     assert capsys.readouterr().out == line("Train", 2500, 1250, 250)
 
 
