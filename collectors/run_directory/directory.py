@@ -87,7 +87,7 @@ class RunDirectory:
         """
         path = self.checkpoint_path(number)
         near = self._nearby(path)
-        file: StateReader
+        file: CheckpointFile
         if path.suffix == ".safetensors":
             file = CheckpointFile(near, str(path), path, self.digests.get(number))
         elif path.suffix == ".ckpt":
@@ -104,6 +104,7 @@ class RunDirectory:
                 f"checkpoint {path} is a {path.suffix or 'file without a suffix'}, only .safetensors can be read here, "
                 "and MindSpore's .ckpt; convert it with `landscape convert --from checkpoints`."
             )
+        file.copies = self._copies
         frozen = self.frozen_parameters()
         whole: StateReader = file if frozen is None else CompletedState(file, frozen)
         if space is not None:
@@ -122,6 +123,7 @@ class RunDirectory:
             path = self._folder / named.file
             check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
             file = CheckpointFile(self._nearby(path), str(path), path)
+            file.copies = self._copies
             _check_unchanged(path, file, named.sha256)
             self._frozen = file
         return self._frozen

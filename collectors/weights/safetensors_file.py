@@ -108,6 +108,9 @@ class CheckpointFile:
     ``place`` is where others find it, if this is a copy; ``sha256`` is the file's where another process computed it.
     """
 
+    copies: object = None
+    """What removes the copies that it is one of, once nobody has it any more."""
+
     def __init__(
         self,
         path: str | os.PathLike[str] | RemotePath,

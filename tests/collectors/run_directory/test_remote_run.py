@@ -85,6 +85,12 @@ def test_it_reads_as_on_disk(original, url, room):
     assert isinstance(run.checkpoint(number).path, Path) == room
 
 
+@pytest.mark.usefixtures("room")
+def test_a_checkpoint_outlives_its_run_directory(original, url):
+    checkpoint = RunDirectory(url).checkpoint(1, SPACE)
+    assert_holds(checkpoint, original[1][1])
+
+
 def test_without_room_only_the_asked_bytes_are_transferred(url, memory, no_copies, ranges):
     run = RunDirectory(url)
     del run.metadata.sha256[1]

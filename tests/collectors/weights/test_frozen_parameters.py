@@ -119,6 +119,8 @@ def test_a_run_behind_a_url():
         directory = RunDirectory("memory://frozen/run")
         for number in (0, 8):
             assert_holds(directory.checkpoint(number), steps[number])
+        # The run directory that has the copies is gone before they are read.
+        assert_holds(RunDirectory("memory://frozen/run").checkpoint(3), steps[3])
 
 
 def link_out(path):
