@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.errors import CheckpointError
+from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.files.places import AnyPath, check_directory, is_url
 from collectors.networks.weight_space import State, WeightSpace, some_names
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
@@ -212,16 +212,14 @@ def _networks_of(columns: Mapping[str, Any], places: Sequence[Any], space: Weigh
 
 
 def _reader_at(place: str, space: WeightSpace) -> StateReader | None:
-    path = Path(place)
     try:
-        if is_url(place):
-            return align(CheckpointFile(check_directory("place", place)), space)
+        path = check_directory("place", place)
         if path.parent.name != CHECKPOINT_FOLDER:
-            return align(as_reader(place, path), space)
+            return align(as_reader(place, place), space)
         run = RunDirectory(path.parent.parent)
         number = next((number for number, name in run.metadata.files.items() if name == path.name), None)
         return None if number is None else run.checkpoint(number, space)
-    except (CheckpointError, OSError):
+    except (CheckpointError, RunDirectoryError, OSError):
         return None
 
 
@@ -235,4 +233,6 @@ def _place(reader: StateReader) -> str | None:
     label = reader.label
     if is_url(label):
         return label
-    return str(Path(label).absolute()) if Path(label).is_file() else None
+    path = Path(label)
+    # A checkpoint may be a folder; what weights in memory are called is no whole path.
+    return str(path.absolute()) if path.is_file() or (path.is_absolute() and path.is_dir()) else None

@@ -4,8 +4,11 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from digits_networks import PLAN, build, callback_fn, own_loss, train
 from examples import bowl, dropout, train_run
+from remote_stores import empty_memory
+from safetensors.torch import save_file
 
 from collectors.errors import CheckpointError
 from collectors.networks.readers import describe_network
@@ -85,6 +88,35 @@ def test_members_in_files_are_read_where_they_lay(tmp_path):
     moved = Plane.load(path).checkpoints[1]
     with pytest.raises(CheckpointError, match="checkpoint 1 of the saved plane is no longer in"):
         moved.read(space.tensors[0].name)
+
+
+def partly_frozen():
+    loss_function, network, data, metrics = dropout()
+    network[1].weight.requires_grad_(False)
+    return loss_function, network, data, metrics
+
+
+def test_members_behind_urls_and_in_folders_are_read_where_they_lay(tmp_path):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    with empty_memory() as system:
+        trained = train_run("memory://bucket/run", partly_frozen, epochs=3)
+        state = trained.state_dict()
+        places = {name: f"pytorch_model-{index % 2 + 1:05}-of-00002.bin" for index, name in enumerate(state)}
+        for file in set(places.values()):
+            torch.save({name: state[name] for name in state if places[name] == file}, parts / file)
+        (parts / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": places}))
+        torch.save(state, tmp_path / "ema.pt")
+        save_file(state, tmp_path / "swa.safetensors")
+        for name in ("ema.pt", "swa.safetensors"):
+            system.put_file(str(tmp_path / name), f"/bucket/{name}")
+        named = {"ema": "memory://bucket/ema.pt", "swa": "memory://bucket/swa.safetensors", "parts": parts}
+        plane = pca_plane({"sgd": RunDirectory("memory://bucket/run")}, network=trained)
+        plane = plane.with_checkpoints(networks=named)
+        found = Plane.load(plane.save("memory://bucket/plane.safetensors"))
+        for before, now in zip(plane.checkpoints, found.checkpoints, strict=True):
+            for tensor in plane.space.tensors:
+                np.testing.assert_array_equal(now.read(tensor.name), before.read(tensor.name))
 
 
 def test_members_in_memory_are_not_kept(networks, tmp_path):
