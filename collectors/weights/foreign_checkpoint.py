@@ -76,16 +76,16 @@ def read_checkpoint(
     """
     place = path if isinstance(path, RemotePath) else Path(path)
     # The files that an index names lie beside it.
-    whole = place.parent if isinstance(place, RemotePath) and is_index(place) else place
-    with (
-        reporting(f"checkpoint {place} cannot be read", kind=CheckpointError),
-        on_this_machine(whole, is_beside) as near,
-    ):
-        try:
-            return _read_any(near, strip_prefix, network)
-        except CheckpointError as error:
-            # Nobody has heard of the copy.
-            raise CheckpointError(str(error).replace(str(near), str(place))) from error.__cause__
+    is_part = isinstance(place, RemotePath) and is_index(place)
+    whole = place.parent if is_part else place
+    with reporting(f"checkpoint {place} cannot be read", kind=CheckpointError):
+        refuse_lone_part(place)
+        with on_this_machine(whole, is_beside) as near:
+            try:
+                return _read_any(near / place.name if is_part else near, strip_prefix, network)
+            except CheckpointError as error:
+                # Nobody has heard of the copy.
+                raise CheckpointError(str(error).replace(str(near), str(whole))) from error.__cause__
 
 
 def open_checkpoint(place: AnyPath) -> StateReader:
@@ -286,12 +286,12 @@ def read_index(path: Path) -> dict[str, list[str]]:
     return found
 
 
-def refuse_lone_part(path: Path) -> None:
+def refuse_lone_part(path: AnyPath) -> None:
     """Checks that a file is not one of several that are a checkpoint together."""
     match = _PART.fullmatch(path.name)
-    if match is None or int(match[3]) < 2:
+    if match is None or int(match[3]) < 2 or path.is_dir():
         return
-    index = path.with_name(f"{match[1]}{match[4]}{_INDEX_ENDING}")
+    index = path.parent / f"{match[1]}{match[4]}{_INDEX_ENDING}"
     where = index if index.is_file() else f"{index.name} (which is not beside it; copy it, too)"
     raise CheckpointError(
         f"checkpoint {path} is part {int(match[2])} of {int(match[3])} and holds some of the tensors only; give the "

@@ -146,6 +146,20 @@ def test_a_trainers_folders_behind_a_url(tmp_path):
             np.testing.assert_array_equal(one.read(name), held.read(name))
 
 
+def test_what_is_named_behind_a_url_is_what_is_read(tmp_path, state):
+    index = parts(tmp_path / "whole", state, "safetensors")
+    (tmp_path / "whole" / "other.safetensors.index.json").write_bytes(index.read_bytes())
+    save_file({"other": torch.ones(2)}, tmp_path / "whole" / "model.safetensors")
+    with empty_memory() as system:
+        system.put(str(tmp_path / "whole"), "/", recursive=True)
+        for name in (index.name, "other.safetensors.index.json"):
+            reader = as_reader("origin", f"memory://whole/{name}")
+            assert_equal({name: reader.read(name) for name in reader.shapes}, state)
+        match = rf"part 2 of 2 .*; give the folder memory:///whole, .*, memory:///whole/{index.name}\."
+        with pytest.raises(CheckpointError, match=match):
+            as_reader("origin", "memory://whole/model-00002-of-00002.safetensors")
+
+
 def test_a_folder_with_an_adapter_alone(tmp_path):
     adapter = {f"base_model.model.0.lora_{part}.weight": torch.ones(2, 3) for part in "AB"}
     save_file(adapter, tmp_path / "adapter_model.safetensors")
