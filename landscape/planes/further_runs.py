@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from collectors.files.places import AnyPath, with_slashes
+from collectors.files.places import AnyPath, check_directory, with_slashes
 from collectors.run_directory.directory import RunDirectory, find_run
-from collectors.validation import check_instance, check_path, wrong_type, wrong_value
+from collectors.validation import check_instance, wrong_type, wrong_value
 
 from ..roles import check_name
 from .networks import Network, find_named, is_weights_file, names_of_folders, networks_in
@@ -20,7 +20,7 @@ from .networks import Network, find_named, is_weights_file, names_of_folders, ne
 class FurtherRuns:
     joined: str = ""  # the name of the run that they join; "" where nobody does
     runs: Mapping[str, RunDirectory] = field(default_factory=dict)  # name to run directory
-    files: Mapping[str, Path] = field(default_factory=dict)  # name to the file of weights that belong to no run
+    files: Mapping[str, str] = field(default_factory=dict)  # name to the file of weights that belong to no run
 
     def __bool__(self) -> bool:
         return bool(self.runs or self.files)
@@ -52,14 +52,14 @@ def check_also(name: str, also: Any) -> Sequence[Any] | Mapping[str, Any] | None
 
 def find_further_runs(also: Sequence[Any] | Mapping[str, Any] | None, run: RunDirectory) -> FurtherRuns:
     """Opens the runs or files of weights at checked places; that of ``run`` only names it."""
-    files: list[tuple[str, Path]] = []
+    files: list[tuple[str, str]] = []
     runs: list[tuple[str, RunDirectory]] = []
     given = also.items() if isinstance(also, Mapping) else [("", item) for item in also or ()]
     for index, (key, item) in enumerate(given):
         label = f"also[{key or index!r}]"
         if not isinstance(item, RunDirectory) and is_weights_file(item):
-            path = check_path(label, item)
-            files.append((key or path.stem, path))
+            file = check_directory(label, item)
+            files.append((key or file.stem, str(file)))
             continue
         other = item if isinstance(item, RunDirectory) else RunDirectory(find_run(item, label))
         units = other.settings.unit, run.settings.unit

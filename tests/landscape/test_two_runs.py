@@ -9,6 +9,7 @@ import torch
 from command_line import invoke
 from examples import batch_norm, dropout, images, train_run
 from places import SUPPORT
+from remote_stores import empty_memory
 
 from collectors.errors import CheckpointError
 from collectors.networks.readers import describe_network
@@ -140,6 +141,11 @@ def test_names_and_networks(folder):
     (alone,) = generate(folder, also=[folder / "ema.safetensors"])
     assert alone.path.name == "landscape_0-3_pca.h5"
     assert alone.checkpoints.name[-1] == "ema"
+    with empty_memory() as system:
+        system.put_file(str(folder / "ema.safetensors"), "/bucket/ema.safetensors")
+        (there,) = generate(folder, also=["memory://bucket/ema.safetensors"])
+    assert there.checkpoints.name[-1] == "ema"
+    assert there.checkpoints.metrics["loss"][-1] == alone.checkpoints.metrics["loss"][-1]
 
 
 def test_of_several_intervals_each_has_its_part(folder):
