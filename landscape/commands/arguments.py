@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 import typer
 
 from collectors.errors import LandscapeError, RunDirectoryError
-from collectors.files.places import is_url, with_slashes
+from collectors.files.places import with_slashes
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
-from collectors.weights.foreign_checkpoint import CHECKPOINT_SUFFIXES
 from workers.errors import CallbackFunctionError, quotes_user
 
+from ..planes.networks import is_run_folder
 from ..record.option import Option
 from ..record.writer import noting_files
 from ..shadowing import check_folder
@@ -233,9 +233,7 @@ class TypedCheckpoint:
     @property
     def is_run(self) -> bool:
         """Whether it is a run directory, or a checkpoint of one."""
-        if self.number is None and is_url(self.place):
-            return PurePath(self.place).suffix not in CHECKPOINT_SUFFIXES
-        return self.number is not None or (Path(self.place) / CHECKPOINT_FOLDER).is_dir()
+        return self.number is not None or is_run_folder(self.place)
 
     def weights(self, space: WeightSpace) -> Any:
         if not self.is_run:

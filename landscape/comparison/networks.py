@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collectors.errors import CheckpointError, RunDirectoryError
-from collectors.files.places import is_url
 from collectors.networks.readers import is_network
 from collectors.networks.weight_space import WeightSpace
-from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
+from collectors.run_directory.directory import RunDirectory
 from collectors.validation import wrong_type, wrong_value
 from collectors.weights.aligned import AlignedState, align, as_reader
 from collectors.weights.safetensors_file import StateReader
 
-from ..planes.networks import is_weights_file
+from ..planes.networks import is_run_folder, is_weights_file
 from ..roles import check_name
 
 _EXPECTED = 'a dict from recipes to lists of networks, such as {"sgd": [a, b, c], "adam": [d, e, f]}'
@@ -76,7 +75,7 @@ def _of_recipe(recipe: str, given: object) -> list[Entry]:
 
 def _open(label: str, item: object) -> StateReader:
     if isinstance(item, str | os.PathLike) and not is_weights_file(item):
-        item = RunDirectory(item) if is_url(item) or (Path(item) / CHECKPOINT_FOLDER).is_dir() else item
+        item = RunDirectory(item) if is_run_folder(item) else item
     if not isinstance(item, RunDirectory):
         return as_reader(label, item)
     there = item.present_numbers

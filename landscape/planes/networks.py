@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from collectors.files.places import is_url, with_slashes
+from collectors.errors import CheckpointError, reporting
+from collectors.files.places import check_directory, is_url, with_slashes
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
 from collectors.validation import check_instance, check_int, wrong_type, wrong_value
@@ -187,6 +188,12 @@ def is_weights_file(place: object) -> bool:
         if (Path(path) / CHECKPOINT_FOLDER).is_dir():
             return False
     return path.lower().endswith(CHECKPOINT_SUFFIXES)
+
+
+def is_run_folder(place: object) -> bool:
+    """Returns whether there is a run directory at a path or URL."""
+    with reporting(f"{place} cannot be read", kind=CheckpointError):
+        return (check_directory("checkpoints", place) / CHECKPOINT_FOLDER).is_dir()
 
 
 def name_of_folder(weights: Weights) -> str | None:

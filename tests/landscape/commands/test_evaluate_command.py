@@ -8,6 +8,7 @@ import torch
 from command_line import command, invoke
 from examples import BOWL_TARGET, batch_norm, bowl, bowl_loss, train_run
 from places import SUPPORT
+from remote_stores import empty_memory
 
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import write_checkpoint
@@ -189,6 +190,19 @@ def test_a_run_is_its_last_checkpoint(typed, folder):
     found = typed("early=run@1", "late=run", function="batch_norm", size=3)
     ends = {"early": run.checkpoint(1), "late": run.checkpoint(3)}
     same(found, line_between(ends, network=batch_norm()[1]), batch_norm, size=3)
+
+
+@pytest.mark.slow
+def test_runs_and_folders_of_weights_behind_urls(typed, folder):
+    run = RunDirectory(folder / "run")
+    with empty_memory() as system:
+        system.put(str(folder / "run" / "ckpt_dir"), "/bucket/run/ckpt_dir", recursive=True)
+        system.put_file(str(run.checkpoint_path(3)), "/bucket/last/model.safetensors")
+        found = typed("early=memory://bucket/run@1", "late=memory://bucket/last", function="batch_norm", size=3)
+    ends = {"early": run.checkpoint(1), "late": run.checkpoint(3)}
+    line = line_between(ends, network=batch_norm()[1])
+    expected = evaluate(line, batch_norm, size=3, progress=False, device_ids=[0])
+    np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-6)
 
 
 @pytest.mark.slow
