@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
@@ -14,6 +15,7 @@ import numpy as np
 T = TypeVar("T")
 
 _LONGEST_PATH, _LONGEST_NAME = 4095, 255
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]+://")
 
 
 def wrong_type(name: str, expected: str, value: object) -> TypeError:
@@ -78,6 +80,8 @@ def check_path(name: str, value: Any) -> Path:
         raise wrong_value(name, "a path that is not blank", text)
     if "\0" in text:
         raise wrong_value(name, "a path without a null character", text)
+    if _URL.match(text):
+        raise wrong_value(name, "a path on this machine, and no URL", text)
     try:
         path = Path(text).expanduser().absolute()
         encoded = os.fsencode(path)

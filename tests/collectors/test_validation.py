@@ -29,6 +29,8 @@ device_ids = partial(check_device_ids, "device_ids")
         (place, "ä" * 128, ValueError, "a path of at most 4095 bytes whose parts have at most 255 each"),
         (place, "a/" * 2100, ValueError, "a path of at most 4095 bytes"),
         (place, "\ud800", ValueError, "a path that can be used"),
+        (place, "s3://bucket/run", ValueError, "a path on this machine, and no URL, but got 's3://bucket/run'"),
+        (place, "simplecache::s3://b", ValueError, "a path on this machine, and no URL"),
         (place, "~no_such_user_here/x", ValueError, "a path that can be used .*home directory"),
         (device_ids, 0, TypeError, "device_ids must be a list of ints or None, but got int"),
         (device_ids, [True], TypeError, r"device_ids\[0\] must be an int"),
