@@ -95,6 +95,9 @@ def test_what_a_kill_leaves_is_read_and_goes_on_to_the_same_bytes(killed, left, 
             np.testing.assert_array_equal(losses[measured], samples.losses()[measured])
             missing = int((found.status == PointStatus.MEASURED).sum() - measured.sum())
             assert missing <= {"the file alone": found.status.size, "none of the latest": 1}.get(left, 0)
+        saved = Landscape.load(found.save(folder / "saved.h5"))
+        for name, samples in found.kept_samples.items():
+            np.testing.assert_array_equal(saved.samples(name).losses(), samples.losses())
         measure(folder)
         assert (folder / NAME).read_bytes() == (whole / NAME).read_bytes()
         assert not journal.exists()
