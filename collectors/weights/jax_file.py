@@ -87,12 +87,19 @@ def read_npz(path: Path) -> NamedArrays:
 def _named(path: Path, writer: str, restored: object) -> NamedArrays:
     if not isinstance(restored, Mapping):
         raise damaged(path, f"no checkpoint of {writer}", f"it holds {type(restored).__name__}, not a dictionary")
+    if _PARAMETERS in restored:
+        # The steps of a TrainState are an array once they were counted in compiled code.
+        restored = {key: value.item() if _is_number(value) else value for key, value in restored.items()}
     trees = {key: value for key, value in restored.items() if key != _OPTIMIZER}
     # A TrainState may hold all collections under "params".
     inner = trees.get(_PARAMETERS)
     if isinstance(inner, Mapping) and isinstance(inner.get(_PARAMETERS), Mapping):
         trees |= inner
     return dict(_arrays(trees)), restored
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, np.ndarray | np.generic) and value.ndim == 0 and value.dtype.kind in "iu"
 
 
 def _arrays(tree: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -30,7 +30,8 @@ def as_msgpack(folder):
 
 def as_train_states(folder):
     for step, variables in zip(STEPS, VARIABLES, strict=True):
-        state = {"step": step, **variables, "opt_state": {"0": {"mu": variables["params"]}}}
+        # As a compiled step leaves its count.
+        state = {"step": jax.numpy.int32(step), **variables, "opt_state": {"0": {"mu": variables["params"]}}}
         (folder / f"checkpoint_{step}.msgpack").write_bytes(serialization.to_bytes(state))
 
 
@@ -46,7 +47,9 @@ def save_with_orbax(folder, trees):
 
 
 def as_orbax(folder):
-    save_with_orbax(folder, [{**variables, "opt_state": {"mu": variables["params"]}} for variables in VARIABLES])
+    states = zip(STEPS, VARIABLES, strict=True)
+    trees = [{"step": step, **variables, "opt_state": {"mu": variables["params"]}} for step, variables in states]
+    save_with_orbax(folder, trees)
 
 
 def as_steps_of_a_manager(folder):
