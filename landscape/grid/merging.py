@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from collectors.files.local_files import write_bytes
-from collectors.files.places import is_url
+from collectors.files.places import AnyPath, is_url
 from collectors.validation import check_path
 from workers.measuring.checks import check_same_values, closeness_elsewhere
 
@@ -40,17 +40,23 @@ def merge_files(files: Sequence[str | os.PathLike[str]], output: str | os.PathLi
     path = check_path("output", output)
     check_no_input("output", path, different)
     landscapes = [read_landscape(file) for file in different]
-    planes = [place for place in map(find_kept, landscapes) if isinstance(place, Path)]
-    if planes:
+    beside = next((place for place in map(find_kept, landscapes) if place is not None), None)
+    plane = None if beside is None else _content(beside)
+    if plane is not None:
         check_directions(path)
         kept = directions_path(path)
-        if isinstance(kept, Path) and kept.exists() and not overwrite and kept.read_bytes() != planes[0].read_bytes():
+        if kept.exists() and not overwrite and _content(kept) != plane:
             raise other_directions(kept)
     saved = save_landscape(path, merge_landscapes(landscapes, path.absolute().parent), overwrite=overwrite)
     # Eigenvectors cannot be found a second time with the same bits.
-    for plane in planes[:1]:
-        write_bytes(saved.with_name(directions_path(saved).name), plane.read_bytes())
+    if plane is not None:
+        write_bytes(saved.with_name(directions_path(saved).name), plane)
     return saved
+
+
+def _content(place: AnyPath) -> bytes:
+    with place.open("rb") as file:
+        return file.read()
 
 
 def merge_landscapes(landscapes: Sequence[LandscapeData], folder: Path) -> LandscapeData:

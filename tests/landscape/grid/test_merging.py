@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from examples import batch_norm, train_run
 from landscape_examples import write_landscape
+from remote_stores import empty_memory
 from safetensors.numpy import save_file
 from two_networks import callback_fn, trained
 
@@ -167,6 +168,12 @@ def test_a_plane_beside_the_shares_goes_beside_the_whole(tmp_path):
     merge([tmp_path / "1.h5", tmp_path / "2.h5"], tmp_path / "other" / "whole.h5")
     finer = refine(tmp_path / "other" / "whole.h5", callback_fn, factor=2, **QUIET)
     assert finer.loss.shape == (5, 5)
+    with empty_memory() as system:
+        for file in tmp_path.glob("[12]*"):
+            system.put_file(str(file), f"/bucket/{file.name}")
+        merge(["memory://bucket/1.h5", "memory://bucket/2.h5"], tmp_path / "again.h5")
+    kept = [directions_path(tmp_path / name).read_bytes() for name in ("1.h5", "again.h5")]
+    assert kept[0] == kept[1]
 
 
 def test_a_plane_of_another_landscape_beside_the_shares_stays_there(shares, tmp_path):
