@@ -37,8 +37,8 @@ Image: TypeAlias = "bytes | Sequence[Buffer]"
 
 _KINDS = {kind.format: kind for kind in KINDS}
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
-# Far more than the largest grid with many metrics.
-_LARGEST_DOWNLOAD = 2**30
+# Twice the losses of samples that a file may hold, which are most of it.
+_LARGEST_DOWNLOAD = 2**32
 # Of a larger file, as one with the losses of samples, only parts are read for its header.
 _READ_AT_ONCE = 2**22
 _fetched: ContextVar[dict[str, bytes] | None] = ContextVar("fetched", default=None)

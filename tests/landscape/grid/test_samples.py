@@ -11,11 +11,12 @@ from landscape_examples import build, measured_everywhere, with_samples, write_l
 from remote_stores import empty_memory
 
 from collectors.errors import LandscapeError
+from collectors.files.remote_path import RemotePath
 from landscape import Landscape
 from landscape.errors import LandscapeDamagedError
 from landscape.grid.landscape_file import landscape_bytes, read_landscape
 from landscape.grid.sample_chunks import packed, unpacked
-from landscape.grid.samples import KeptLosses
+from landscape.grid.samples import LARGEST_BYTES, KeptLosses
 from landscape.record.checks import PointStatus
 
 
@@ -121,6 +122,20 @@ def test_behind_a_url(data):
         system.pipe_file("/bucket/a.h5", landscape_bytes(data))
         loaded = Landscape.load("memory://bucket/a.h5")
     np.testing.assert_array_equal(loaded.samples().losses(), data.kept_samples["set 0"].losses())
+
+
+def test_a_file_behind_a_url_may_have_as_many_as_are_kept(data, monkeypatch):
+    asked, read_bytes = [], RemotePath.read_bytes
+
+    def reading(path, start, stop):
+        asked.append(stop)
+        return read_bytes(path, start, stop)
+
+    monkeypatch.setattr(RemotePath, "read_bytes", reading)
+    with empty_memory() as system:
+        system.pipe_file("/bucket/a.h5", landscape_bytes(data))
+        Landscape.load("memory://bucket/a.h5")
+    assert max(asked) > LARGEST_BYTES
 
 
 def test_in_xarray(tmp_path):
