@@ -128,7 +128,9 @@ def _joining(shares: Sequence[FoundFile], others: Sequence[str]) -> Iterator[tup
     for whole in dict.fromkeys(wholes):
         parts = [file.typed for file, other in zip(shares, wholes, strict=True) if other == whole]
         if whole not in others and len(parts) > 1:
-            yield "join the shares of a landscape, when their jobs have ended", _typed("merge", *parts, "-o", whole)
+            # What is behind a URL is joined in this folder.
+            output = Path(whole).name if is_url(whole) else whole
+            yield "join the shares of a landscape, when their jobs have ended", _typed("merge", *parts, "-o", output)
 
 
 def _continuing(

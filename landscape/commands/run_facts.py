@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.errors import LandscapeError
-from collectors.files.places import AnyPath
+from collectors.files.places import AnyPath, is_url
 from collectors.run_directory import RunDirectory
 
 from ..facts import as_lines
@@ -68,7 +68,8 @@ def read_contents(typed: str) -> RunContents:
 
 def _read(place: AnyPath, run: str) -> FoundFile | None:
     """Returns a file of ours; None for another program's."""
-    typed = str(Path(run) / place.name) if isinstance(place, Path) else f"{run.rstrip('/')}/{place.name}"
+    here = place if is_url(run) else Path(run) / place.name
+    typed = str(here) if isinstance(place, Path) else f"{run.rstrip('/')}/{place.name}"
     try:
         header = read_header(place)
     except LandscapeError as error:

@@ -17,7 +17,7 @@ from collectors.run_directory.importing import import_checkpoints
 from landscape import Curvature, Landscape
 from landscape.commands.run_facts import RUN_SUMMARY_VERSION
 from landscape.curvature.data import CurvatureData
-from landscape.grid.landscape_file import read_landscape
+from landscape.grid.landscape_file import landscape_bytes, read_landscape
 from landscape.record import whole_file
 from landscape.record.checks import PointStatus
 from landscape.record.hdf5 import CURVATURE
@@ -277,6 +277,25 @@ def test_a_run_behind_a_url(measured):
         store.pipe_file("/runs/one/empty.h5", b"")
         assert "empty.h5 is empty" in invoke("info", "memory://runs/one").stdout
         assert "pca, 3 x 3 points" in invoke("info", "memory://runs/one/landscape_0-4_pca.h5").stdout
+
+
+def test_shares_behind_a_url_are_joined_in_this_folder(copied, monkeypatch):
+    monkeypatch.chdir(copied)
+    data = read_landscape(copied / "run/landscape_0-4_pca.h5")
+    with empty_memory() as store:
+        store.put(str(copied / "run"), "/runs/one", recursive=True)
+        for share in ("1of2", "2of2"):
+            data.attributes["sampling"] = {"mode": "full", "finished": False, "share": share}
+            store.pipe_file(f"/runs/one/part_{share}.h5", landscape_bytes(data))
+        (words,) = commands_of(invoke("info", "memory://runs/one").stdout, "merge")
+        invoke(*words[1:])
+    assert Landscape.load("part.h5").complete
+
+
+def test_what_is_advised_for_a_file_url_works(copied):
+    words, *_ = commands_of(info(copied, (copied / "run").as_uri()), "plot")
+    command(*words[1:], "--no-open", folder=copied)
+    assert (copied / "run/landscape_0-4_pca.html").exists()
 
 
 def test_what_is_behind_a_url_is_read_once_or_in_parts(measured, monkeypatch):
