@@ -30,6 +30,11 @@ def canonical_name(name: str) -> str:
     return name
 
 
+def wrappers_in(name: str) -> list[str]:
+    """Returns what ``canonical_name`` removes from a tensor's name, one by one."""
+    return ["module."] * name.startswith("module.") + _WRAPPERS.findall(name)
+
+
 def is_extra_state(name: str) -> bool:
     """Returns whether PyTorch calls so what a layer's ``get_extra_state`` returns, which is no weight."""
     return name.rpartition(".")[2] == "_extra_state"

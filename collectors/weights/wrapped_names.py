@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import CheckpointError
-from ..networks.weight_space import canonical_name, extra_states_left_out, is_extra_state, some_names
+from ..networks.weight_space import canonical_name, extra_states_left_out, is_extra_state, some_names, wrappers_in
 
 COUNT_OF_AVERAGES = "n_averaged"
 """The buffer that ``torch.optim.swa_utils.AveragedModel`` adds to those of the network that it averages."""
@@ -52,7 +52,7 @@ def plain_names(
                 f"checkpoint {label} has two tensors called {short!r} once wrapper prefixes are removed."
             )
         if short != name:
-            removed[name.removesuffix(short) if name.endswith(short) else "_orig_mod."] = None
+            removed |= dict.fromkeys([name.removesuffix(short)] if name.endswith(short) else wrappers_in(name))
         result[short] = held
     said += [f"{prefix!r} is removed from the tensors' names: a wrapper added it." for prefix in removed]
     # A name given by hand says what is wanted, and nothing more is guessed.

@@ -253,6 +253,14 @@ class TestNames:
         run, said = imported(tmp_path, write(tmp_path / "old", contents))
         assert_run(run, "epoch", dict(enumerate(states[:3])))
         assert said.splitlines()[-1] == "'module._orig_mod.' is removed from the tensors' names: a wrapper added it."
+        inside = "_checkpoint_wrapped_module."
+        contents = {
+            f"{number}.pt": {name.replace(".", f".{inside}", 1): value for name, value in states[number].items()}
+            for number in range(3)
+        }
+        run, said = imported(tmp_path, write(tmp_path / "inside", contents), existing="overwrite")
+        assert_run(run, "epoch", dict(enumerate(states[:3])))
+        assert said.splitlines()[-1] == f"'{inside}' is removed from the tensors' names: a wrapper added it."
 
     def test_an_averaged_model(self, tmp_path, states):
         averaged = AveragedModel(seeded(SmallNetwork))
