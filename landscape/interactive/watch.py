@@ -7,6 +7,7 @@ import contextlib
 import html
 import io
 import json
+import re
 import secrets
 import socket
 import sys
@@ -36,6 +37,7 @@ from ..record.hdf5 import FileKind
 from ..record.run import duration_text
 from ..record.whole_file import kind_of
 from ..record.writer import is_being_written
+from ..sampling.sampling import share_of
 from ..scales.frame import ASPECTS
 from .content import landscape_content
 from .page import SCRIPT_NAME, filled, page_html, plotly_script
@@ -157,13 +159,16 @@ class FileWatch:
             why = "another program has it open for writing" if self._locked else "it does not exist yet"
             return Progress(version, "waiting", 0, 0, f"Waiting for {self._path}: {why}.")
         done, total = _counts(self.record)
-        failed = sum(int((status == PointStatus.FAILED).sum()) for status in self.record.statuses)
+        failed = sum(int((status == PointStatus.FAILED).sum()) for status in _own_statuses(self.record))
         measured = done - failed
         share = f"{measured} of {total} measured ({100 * measured // max(total, 1)} %)"
         share += f", {failed} failed" if failed else ""
         # Traces of a comparison come after its lines.
         if self.record.complete and (self.shown[1] is None or not is_being_written(self._path)):
             return Progress(version, "complete", done, total, f"Complete: {share}.")
+        if (part := share_of(self.record.attributes)) and done == total:
+            text = f"Complete: {share} of the share {part}; `landscape merge` joins it with the others."
+            return Progress(version, "complete", done, total, text)
         if not is_being_written(self._path):
             text = f"Stopped: {share}, and no process of this machine is writing. The call that made it continues."
             return Progress(version, "stopped", done, total, text)
@@ -318,8 +323,16 @@ def _end_all(connections: list[Any]) -> None:
 
 def _counts(record: Measured) -> tuple[int, int]:
     """Returns how many measurements are over, and how many there are; failed ones are over as well."""
-    done = sum(int(np.isin(status, (PointStatus.MEASURED, PointStatus.FAILED)).sum()) for status in record.statuses)
-    return done, sum(status.size for status in record.statuses)
+    statuses = _own_statuses(record)
+    done = sum(int(np.isin(status, (PointStatus.MEASURED, PointStatus.FAILED)).sum()) for status in statuses)
+    return done, sum(status.size for status in statuses)
+
+
+def _own_statuses(record: Measured) -> list[Any]:
+    """Returns the statuses of what the file's job measures: of a share of a landscape, every so manieth."""
+    share = re.fullmatch(r"([1-9]\d*)of([1-9]\d*)", share_of(record.attributes))
+    first, step = (int(share[1]) - 1, int(share[2])) if share else (0, 1)
+    return [status.reshape(-1)[first::step] for status in record.statuses]
 
 
 def _chart_picture(chart: Chart, record: Any) -> str:

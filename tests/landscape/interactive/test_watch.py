@@ -167,6 +167,21 @@ class TestFile:
             if not data.complete:
                 assert now.text == "Measuring: 59 of 129 measured (45 %), 5 failed."
 
+    def test_a_share_is_complete_once_its_own_points_are_measured(self, example, tmp_path):
+        data = example(sampling={"mode": "full", "finished": False, "share": "2of3"})
+        for status in data.statuses:
+            flat = status.reshape(-1)
+            flat[np.arange(flat.size) % 3 != 1] = PointStatus.PENDING
+        write_landscape(tmp_path / "a.h5", data)
+        progress = FileWatch(tmp_path / "a.h5").progress
+        total = sum(len(status.reshape(-1)[1::3]) for status in data.statuses)
+        assert (progress.phase, progress.done, progress.total) == ("complete", total, total)
+        assert "(100 %) of the share 2of3; `landscape merge` joins it with the others." in progress.text
+        data.status.reshape(-1)[1] = PointStatus.PENDING
+        write_landscape(tmp_path / "a.h5", data)
+        progress = FileWatch(tmp_path / "a.h5").progress
+        assert (progress.phase, progress.done, progress.total) == ("stopped", total - 1, total)
+
     def test_another_program_has_it_open(self, example, tmp_path):
         path = tmp_path / "a.h5"
         write_landscape(path, example())
