@@ -78,6 +78,11 @@ def first_bytes(target: AnyPath, count: int) -> bytes:
         return b""
     except NotReplacedError as error:
         raise LandscapeWriteError(str(error)) from error
+    except OSError as error:
+        raise LandscapeWriteError(
+            f"{target} cannot be read, so that nobody knows whether it may be replaced: {error.strerror}. It was left "
+            "as it is. Check the address and your right to read there, or give another name."
+        ) from error
 
 
 def _place_of(item: Any) -> AnyPath | None:

@@ -212,7 +212,10 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
     assert {item.name for item in tmp_path.iterdir()} == {path.name, of_the_living.name, of_another.name}
 
 
-def test_urls():
+def test_urls(monkeypatch):
+    def forbidden(*_, **__):
+        raise PermissionError("write only")
+
     with empty_memory() as system:
         system.pipe_file("/run/a.h5", b"weights")
         place = check_directory("output", "memory://run/a.h5")
@@ -228,6 +231,9 @@ def test_urls():
         with pytest.raises(LandscapeWriteError, match=NO_LANDSCAPE):
             check_replaceable(place, LANDSCAPE)
         check_replaceable(check_directory("output", "memory://run/none.h5"), LANDSCAPE)
+        monkeypatch.setattr(type(system), "cat_file", forbidden)
+        with pytest.raises(LandscapeWriteError, match=r"a\.h5 cannot be read, .*: PermissionError: write only"):
+            check_replaceable(place, LANDSCAPE)
 
 
 def test_networks_in_memory_are_no_files_of_their_names(tmp_path, monkeypatch):
