@@ -125,7 +125,8 @@ def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[in
     trajectory = found.part(paths[0])
     assert trajectory.y is not None
     heights = trajectory.projected[metric]
-    known = np.isfinite(heights.astype(np.float32))
+    with np.errstate(over="ignore"):
+        known = np.isfinite(heights.astype(np.float32))
     if not known.all():
         warn_of_unknown_heights(trajectory.number[~known], metric, f"{_PROGRAM}'s path")
     loss_path.intervals.extend(trajectory.number[known].tolist())

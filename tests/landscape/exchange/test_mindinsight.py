@@ -101,9 +101,10 @@ class TestWhatItsPageCannotShow:
         with pytest.raises(LandscapeExportError, match=r"'loss' is 1\.0 \(as float32\) at every point"):
             Landscape(data).export(tmp_path / "summary.1", "mindinsight")
 
-    def test_checkpoints_without_a_height(self, tmp_path):
+    @pytest.mark.parametrize("gap", [np.nan, 1e39])
+    def test_checkpoints_without_a_height(self, gap, tmp_path):
         data = surface()
-        data.checkpoints.projected["loss"][1] = np.nan
+        data.checkpoints.projected["loss"][1] = gap
         with pytest.warns(UserWarning, match=r"the checkpoints \[5\] are left out of MindInsight's"):
             message = exported(data, tmp_path)
         assert list(message.loss_landscape.loss_path.intervals) == [2, 9]
