@@ -97,7 +97,8 @@ def check_replaceable(path: AnyPath, kind: FileKind) -> None:
 
 
 def holds_ours(path: AnyPath) -> bool:
-    return first_bytes(path, len(_SIGNATURE)) == _SIGNATURE and _format_of(path) in _KINDS
+    # A pipe would be waited for.
+    return (isinstance(path, RemotePath) or path.is_file()) and _format_of(path) in _KINDS
 
 
 def kind_of(path: GivenPath) -> FileKind:

@@ -17,6 +17,7 @@ from places import SUPPORT
 from typer.testing import CliRunner
 from waiting import PATIENCE, Gate
 
+from collectors.errors import LandscapeError
 from landscape import Landscape, cli
 from landscape.cli import _warnings_shown_once, app
 from landscape.commands.arguments import interruptible
@@ -151,6 +152,13 @@ def test_a_function_is_taken_from_the_file_only_if_its_module_is_here(folder, sa
     assert Landscape.load("said.h5").attributes["function"] == said
     with pytest.raises(ValueError, match=r"^--function is missing"):
         invoke("evaluate", "said.h5", "--factor", "2")
+
+
+def test_a_landscape_file_may_be_read_only(tmp_path):
+    write_landscape(tmp_path / "a.h5", build())
+    (tmp_path / "a.h5").chmod(0o444)
+    with pytest.raises(LandscapeError, match=r"a\.h5 does not say how it was measured"):
+        invoke("evaluate", tmp_path / "a.h5", "--size", "9", "--function", "examples:bowl", "-o", tmp_path / "b.h5")
 
 
 @pytest.fixture(scope="module")
