@@ -30,9 +30,8 @@ PLACEHOLDER = "module:callback_fn"
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _FEWEST = 3  # checkpoints of a plane
 _WITH_CURVATURE = ("torch", "jax", "keras")
-_OF_CURVATURE = (
-    "top", "bottom", "matrix", "trace_probes", "tolerance", "max_products", "seed", "samples", "seed_each_point",
-)  # fmt: skip
+_OF_CURVATURE = ("top", "bottom", "matrix", "trace_probes", "tolerance", "max_products")
+_OF_SAMPLES = ("seed", "samples", "seed_each_point")
 
 
 def picture_beside(file: object) -> Path:
@@ -54,6 +53,8 @@ def has_values(measured: Any) -> bool:
 
 def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str, str]]:
     """Returns what can be done with a run: the purpose, and the command; ``flags`` are those of ``curvature``."""
+    from ..report.measuring import DEFAULT_STEM
+
     function = next(_functions(contents.files), PLACEHOLDER)
     # A name that moves a terminal's cursor is shown above, without what it does.
     files = [file for file in contents.files if file.typed.isprintable()]
@@ -62,9 +63,11 @@ def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str,
     steps = [step for file in files for step in _continuing(file, contents, function, flags)]
     steps += _joining(shares, [file.typed for file in files])
     asked = (contents.typed, "--function", function)
-    if _lacks_landscapes(contents):
+    if lacking := _lacking(contents):
+        # What is there may be on another grid, or of other samples, and would be refused.
+        there = [f"--no-{name}" for name in ("train", "result") if name not in lacking]
         steps.append(("find out whether that is the loss that was trained", _typed("check", *asked)))
-        steps.append(("measure its landscapes", _typed("run", *asked)))
+        steps.append(("measure its landscapes", _typed("run", *asked, *there)))
     shown = [file for file in files if file.is_measured]
     planes = [file for file in shown if file.word == "landscape"]
     steps += [("look at a landscape in the browser", _typed("plot", file.typed)) for file in planes]
@@ -74,7 +77,9 @@ def steps_of(contents: RunContents, flags: Mapping[str, str]) -> list[tuple[str,
     if planes and not has_curvature and contents.run.metadata.framework in _WITH_CURVATURE:
         steps.append(("measure how sharp it is", _typed("curvature", *asked)))
     if len(contents.run.present_numbers) >= _FEWEST:
-        steps.append(("have it all in words, on one page", _typed("report", *asked)))
+        begun = next((file for file in files if file.header and file.place.name.startswith(f"{DEFAULT_STEM}_")), None)
+        over = [] if begun is None else _of_samples(begun, contents, flags)
+        steps.append(("have it all in words, on one page", _typed("report", *asked, *over)))
     return steps
 
 
@@ -105,16 +110,19 @@ def _functions(files: Iterable[FoundFile]) -> Iterator[str]:
             yield text
 
 
-def _lacks_landscapes(contents: RunContents) -> bool:
-    """Returns whether a landscape that the settings ask for has no file yet."""
+def _lacking(contents: RunContents) -> list[str]:
+    """Returns which landscapes that the settings ask for have no file yet: "train", "result"."""
     wanted = contents.run.settings
     intervals = [contents.run.present(interval) for interval in wanted.intervals]
     usable = [interval for interval in intervals if len(interval) >= _FEWEST]
     known = [file.header.attributes for file in contents.files if file.header is not None and file.word == "landscape"]
     paths = [said.get("intervals") for said in known if said.get("decomposition") == "pca"]
     ends = [said.get("intervals") for said in known if said.get("decomposition") != "pca"]
-    lacks_path = wanted.create_landscape.train and any([interval] not in paths for interval in usable)
-    return lacks_path or (wanted.create_landscape.result and bool(usable) and [usable[-1][-1:]] not in ends)
+    lacks = {
+        "train": any([interval] not in paths for interval in usable),
+        "result": bool(usable) and [usable[-1][-1:]] not in ends,
+    }
+    return [name for name, is_lacking in lacks.items() if is_lacking and getattr(wanted.create_landscape, name)]
 
 
 def _share_of(file: FoundFile) -> str:
@@ -178,21 +186,30 @@ def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[st
     if not (ending and file.place.name.endswith(ending)):
         return None
     typed = [word for name in _OF_CURVATURE for word in _words(flags[name], said.get(name), table[name])]
+    typed += _of_samples(file, contents, flags)
     identity = said.get("identity")
     steps = identity.get("density_steps") if isinstance(identity, Mapping) else None
     probes = said.get("density_probes")
     if isinstance(probes, int) and isinstance(steps, int) and probes:
         typed += [flags["density"], f"{probes}x{steps}"]
-    counts = sample_counts(said)
-    named = ",".join(f"{name}={count}" if name else str(count) for name, count in counts.items())
-    if counts and contents.run.settings.num_samples not in (counts, counts.get("")):
-        typed += [flags["num_samples"], named]
     if numbers != contents.run.present_numbers:
         typed += [flags["numbers"], ",".join(map(str, numbers))]
     stem = file.place.name.removesuffix(ending)
     if any(vectors_place(file.place, number).exists() for number in numbers):
         typed.append(flags["keep_vectors"])
     return [*typed, *([] if stem == "curvature" else [flags["name"], stem])]
+
+
+def _of_samples(file: FoundFile, contents: RunContents, flags: Mapping[str, str]) -> list[object]:
+    """Returns what was typed for the samples of a file, where it differs from the default or the run's settings."""
+    assert file.header is not None
+    said, table = file.header.attributes, options_of(RunCurvatureOptions)
+    typed = [word for name in _OF_SAMPLES for word in _words(flags[name], said.get(name), table[name])]
+    counts = sample_counts(said)
+    named = ",".join(f"{name}={count}" if name else str(count) for name, count in counts.items())
+    if counts and named.isprintable() and contents.run.settings.num_samples not in (counts, counts.get("")):
+        typed += [flags["num_samples"], named]
+    return typed
 
 
 def _words(flag: str, value: Any, option: Option) -> list[object]:

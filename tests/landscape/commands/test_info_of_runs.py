@@ -116,7 +116,23 @@ def test_what_is_advised_for_a_measured_run_works(copied):
 
 def test_the_missing_result_is_advised_with_the_function_of_the_file(folder):
     command("run", "run", *QUICK, "--size", "3", "--no-result", folder=folder)
-    assert commands_of(info(folder), "run") == [["landscape", "run", "run", "--function", FUNCTION]]
+    assert commands_of(info(folder), "run") == [["landscape", "run", "run", "--function", FUNCTION, "--no-train"]]
+
+
+def test_what_is_advised_does_not_measure_what_is_there_in_another_way(folder):
+    command("run", "run", *QUICK, "--size", "4", "--samples", "32", "--no-result", folder=folder)
+    (words,) = commands_of(info(folder), "run")
+    assert words[5:] == ["--no-train"]
+    command(*words[1:], "--devices", "0", "--quiet", folder=folder)
+    assert (folder / "run/landscape_4_random.h5").exists()
+
+
+def test_a_report_is_continued_over_its_samples(folder):
+    assert [words[5:] for words in commands_of(info(folder), "report")] == [[]]
+    typed = ("--size", "3", "--samples", "32", "--sample-choice", "random", "--seed", "3", "--name", "report")
+    command("run", "run", *QUICK, *typed, folder=folder)
+    (words,) = commands_of(info(folder), "report")
+    assert words[5:] == ["--seed", "3", "--sample-choice", "random", "--samples", "32"]
 
 
 def test_an_unfinished_landscape_is_continued_by_what_is_advised(copied):
