@@ -17,7 +17,7 @@ import typer
 from collectors.files.places import is_url
 
 from ..facts import sample_counts
-from ..planes.plane_file import directions_path
+from ..planes.plane_file import identity_of_directions
 from ..record.checks import PointStatus
 from ..record.option import Option
 from ..record.options import RunCurvatureOptions, options_of
@@ -170,9 +170,9 @@ def _has_its_plane(file: FoundFile) -> bool:
     identity = said.get("identity")
     if isinstance(identity, Mapping) and identity.get("groups") and said.get("groups") != "target":
         return False  # a function made the groups, which no file holds
-    return ("intervals" in said and said.get("decomposition") in ("pca", "random")) or directions_path(
-        file.place
-    ).exists()
+    plane = identity.get("plane") if isinstance(identity, Mapping) else None
+    is_of_run = "intervals" in said and said.get("decomposition") in ("pca", "random")
+    return is_of_run or (plane is not None and identity_of_directions(file.place) == plane)
 
 
 def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[str, str]) -> list[object] | None:

@@ -200,6 +200,16 @@ def test_no_command_is_advised_that_would_be_refused(copied):
     assert not commands_of(info(copied), "evaluate"), "its axes are not even"
 
 
+def test_the_directions_of_another_landscape_continue_none(folder):
+    for name, seed in (("own", "0"), ("other", "1")):
+        typed = ("--size", "3", "--seed", seed, "--save-directions", "-o", f"run/{name}.h5")
+        command("evaluate", "run@4", *QUICK, *typed, folder=folder)
+    unfinished(folder / "run/own.h5")
+    assert commands_of(info(folder), "evaluate")
+    (folder / "run/other_directions.safetensors").replace(folder / "run/own_directions.safetensors")
+    assert not commands_of(info(folder), "evaluate")
+
+
 def test_what_is_being_measured_can_be_watched(copied):
     path = copied / "run/landscape_0-4_pca.h5"
     unfinished(path)
