@@ -19,6 +19,7 @@ from ..facts import summary_text
 from ..interactive.page import SIZES, save_page
 from ..record.hdf5 import COMPARISON, CURVATURE, FileKind
 from ..record.option import Option
+from ..record.run import forecast_kept
 
 if TYPE_CHECKING:
     from ..interactive.watch import Chart
@@ -61,11 +62,10 @@ def facts_of(kind: FileKind) -> tuple[Callable[..., Any], Callable[[Any], str], 
 
 
 def print_result(measure: Callable[[], T], values: Callable[[T], Any], *, dry_run: bool) -> T:
-    """Prints as JSON what ``measure`` returns, or of a dry run the lines that it would print, and nothing else."""
-    with contextlib.redirect_stdout(io.StringIO()) as lines:
+    """Prints as JSON what ``measure`` returns, or of a dry run the lines of its forecast, and nothing else."""
+    with contextlib.redirect_stdout(io.StringIO()), forecast_kept() as lines:
         found = measure()
-    forecast = {"forecast": lines.getvalue().splitlines()}
-    print_facts(lambda: forecast if dry_run else values(found), str, as_json=True)
+    print_facts(lambda: {"forecast": lines} if dry_run else values(found), str, as_json=True)
     return found
 
 

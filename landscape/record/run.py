@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -23,6 +25,7 @@ _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 _JOB_END = "SLURM_JOB_END_TIME"
 _LAST_SECONDS = 120.0  # of a job, in which points under way are finished and the file is written
 _DURATION_EXPECTED = 'a number of seconds above 0, or text such as "90s", "30min", "1.5h"'
+_kept: ContextVar[list[str] | None] = ContextVar("forecast", default=None)
 
 
 @dataclass
@@ -80,7 +83,22 @@ class Run:
         """Prints a line of a dry run at once: what it begins to do and after how long, or what it found."""
         if self.rehearsal:
             after = f"after {duration_text(self.spent)}: " if self.spent > _NOTABLE else ""
-            print(f"  {after}{text} ..." if timed else text, flush=True)  # noqa: T201
+            line, kept = f"  {after}{text} ..." if timed else text, _kept.get()
+            if kept is None:
+                print(line, flush=True)  # noqa: T201
+            else:
+                kept += line.splitlines()
+
+
+@contextlib.contextmanager
+def forecast_kept() -> Iterator[list[str]]:
+    """Gives the lines that dry runs would print meanwhile."""
+    lines: list[str] = []
+    token = _kept.set(lines)
+    try:
+        yield lines
+    finally:
+        _kept.reset(token)
 
 
 @dataclass(frozen=True)

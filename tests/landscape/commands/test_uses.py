@@ -13,6 +13,14 @@ from landscape import Landscape
 from landscape.summary_json import summary_json
 
 FUNCTION = "--function two_networks:callback_fn"
+LOUD_FUNCTION = "loud:callback_fn"
+LOUD = """
+import two_networks
+
+def callback_fn():
+    print("loaded")
+    return two_networks.callback_fn()
+"""
 
 
 @pytest.fixture
@@ -124,10 +132,12 @@ def test_what_one_use_needs(folder, typed, missing):
 
 def test_a_measurement_as_json(networks, tmp_path):
     shutil.copytree(networks, tmp_path, dirs_exist_ok=True)
-    typed = f"connect a.pt b.pt {FUNCTION} --devices 0 --points 3 -o line.h5 --json".split()
+    (tmp_path / "loud.py").write_text(LOUD)
+    typed = f"connect a.pt b.pt --function {LOUD_FUNCTION} --devices 0 --points 3 -o line.h5 --json".split()
     (found,) = json.loads(command(*typed, folder=tmp_path).stdout)
     # The first call says what was new in it.
     assert found == summary_json(Landscape.load(tmp_path / "line.h5")) | {"file": found["file"]}
     dry = json.loads(command(*typed, "--dry-run", "--overwrite", folder=tmp_path).stdout)
     assert list(dry) == ["forecast"]
+    assert "loaded" not in dry["forecast"]
     assert re.match(r"line\.h5: \d+ points x ", dry["forecast"][-1])
