@@ -111,7 +111,8 @@ def connect(
     if align:
         aligned = _aligned(call, first, last)
         typer.echo(aligned.summary())
-        last, names = aligned.weights, names or [item.label for item in typed]
+        labels = [item.label for item in typed]
+        last, names = aligned.weights, names or (labels if labels[0] != labels[1] else None)
     if kind == "line":
         found = [measure_line(first, last, call, points, names=names, output=output, **options)]
     else:

@@ -136,6 +136,15 @@ def test_an_aligned_file(small, function):
     assert said.splitlines()[:3] == ["aligned.safetensors", f"  {lines[0]}", f"  {lines[1]}"]
 
 
+def test_files_of_one_name_are_aligned_and_measured(small):
+    for name in "ab":
+        (small / f"run_{name}").mkdir()
+        (small / f"{name}.pt").rename(small / f"run_{name}/model.pt")
+    typed = (*PAIR, "--points", "3", "--devices", "0", "--quiet", "-o", "way.h5")
+    aligned("run_a/model.pt", "run_b/model.pt", *typed)
+    assert list(Landscape.load("way.h5").checkpoints.name) == ["a", "b"]
+
+
 @pytest.mark.parametrize("kind", ["line", "bezier"])
 def test_extremes_are_measured_along_the_way(small, kind):
     steps = () if kind == "line" else ("--steps", "3")
