@@ -177,9 +177,12 @@ class ReportMeasuring:
 
     def _landscapes(self, budget: float | None, *, train: bool, result: bool, **options: Any) -> list[Landscape]:
         shared = dict(self.shared)
+        samples = shared.pop("num_samples")
+        if isinstance(samples, Mapping):  # in settings, all of a set is said by leaving it out
+            samples = {name: count for name, count in samples.items() if count is not None}
         settings = {
             "intervals": [self.numbers],
-            "num_samples": shared.pop("num_samples"),
+            "num_samples": samples,
             "create_landscape": {"train": train, "result": result},
         }
         options |= {"output": str(self.folder), "name": self.stem, "sampling": "adaptive", "budget": budget}

@@ -136,6 +136,13 @@ def test_a_dry_run_writes_nothing_and_forecasts_all_parts(run, tmp_path, capsys,
 
 
 @pytest.mark.slow
+def test_all_samples_of_one_set_and_some_of_another(run):
+    report_of(run, num_samples={"train": 50, "test": None})
+    sets = Landscape.load(run / "report_0-12_pca.h5").attributes["datasets"]
+    assert {item["name"]: item["num_samples"] for item in sets} == {"train": 50, "test": 100}
+
+
+@pytest.mark.slow
 def test_a_page_of_yours_is_not_replaced(run):
     (run / "report.html").write_text("<p>mine</p>")
     with pytest.raises(
