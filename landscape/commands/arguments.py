@@ -216,7 +216,9 @@ class TypedCheckpoint:
     def read(cls, text: str) -> TypedCheckpoint:
         """Returns what is typed: a file, RUN_DIR or RUN_DIR@NUMBER, with NAME= in front or without."""
         name, rest = "", text
-        if not Path(text).exists() and "=" in with_slashes(text.partition("://")[0]).partition("/")[0]:
+        folder, _, number = text.rpartition("@")
+        is_there = Path(text).exists() or (number.isdecimal() and Path(folder).is_dir())
+        if not is_there and "=" in with_slashes(text.partition("://")[0]).partition("/")[0]:
             name, _, rest = text.partition("=")
             if not name or not rest:
                 raise ValueError(f"CHECKPOINTS must be a file, RUN_DIR@NUMBER or NAME=FILE, but got {text!r}.")

@@ -13,6 +13,7 @@ from remote_stores import empty_memory
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import write_checkpoint
 from landscape import Landscape, Plane, evaluate, functions, line_between, pca_plane, random_plane
+from landscape.commands.arguments import TypedCheckpoint
 from landscape.facts import summary_text
 from landscape.planes import plane_through, random_line
 
@@ -151,6 +152,14 @@ def test_directions_of_ones_own(typed, folder):
     same(typed(kept, "--kind", "saved", size=3), Plane.load(kept), size=3)
     line = typed("start.safetensors", "--kind", "own", "--directions", "first.safetensors", size=3)
     assert line.y is None
+
+
+def test_a_folder_may_have_an_equals_sign_in_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lr=0.1").mkdir()
+    assert TypedCheckpoint.read("lr=0.1@20") == TypedCheckpoint("", "lr=0.1", 20)
+    assert TypedCheckpoint.read("slow=lr=0.1@20") == TypedCheckpoint("slow", "lr=0.1", 20)
+    assert TypedCheckpoint.read("lr=other@20") == TypedCheckpoint("lr", "other", 20)
 
 
 @pytest.mark.slow
