@@ -17,13 +17,14 @@ from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CU
 from ..planes import from_weights
 from ..planes.axis_curvature import WHICH
 from ..planes.plane import Plane
-from ..planes.plane_file import read_directions
+from ..planes.plane_file import directions_path, read_directions
 from ..record.hdf5 import LANDSCAPE
 from ..record.option import Option
 from ..record.options import OPTIONS
 from ..record.run import Run
 from ..record.whole_file import holds_ours, path_of
 from ..record.writer import output_file
+from ..replacing import check_no_input
 from .arguments import TypedCheckpoint, check_left_out, integers, load_function, needed, one_or_each
 from .options import OUTPUT, SURVEY_OPTIONS, WORKER_OPTIONS, with_options
 
@@ -226,7 +227,9 @@ def evaluate(
     points = one_or_each("--size", size or "40", "40, or two such as 40x20")
     # Before eigenvectors are searched.
     inputs = [*(item.place for item in found), *of_plane.get("directions", ())]
-    output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"], rehearsal=options["dry_run"])
+    place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"], rehearsal=options["dry_run"])
+    if options["save_directions"]:
+        check_no_input("output", directions_path(place), of_plane.get("directions", ()))
     # Without a checkpoint the network is needed here anyway.
     call = FirstCall(load_function(function), options if found else None)
     shared = ("num_samples", "samples", "seed_each_point", "sample_memory", "plan", "progress", "dry_run", *_WHERE)

@@ -14,6 +14,7 @@ from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import write_checkpoint
 from landscape import Landscape, Plane, evaluate, functions, line_between, pca_plane, random_plane
 from landscape.commands.arguments import TypedCheckpoint
+from landscape.errors import LandscapeWriteError
 from landscape.facts import summary_text
 from landscape.planes import plane_through, random_line
 
@@ -152,6 +153,16 @@ def test_directions_of_ones_own(typed, folder):
     same(typed(kept, "--kind", "saved", size=3), Plane.load(kept), size=3)
     line = typed("start.safetensors", "--kind", "own", "--directions", "first.safetensors", size=3)
     assert line.y is None
+
+
+def test_directions_that_are_read_are_not_replaced(typed, folder):
+    found = typed("--directions", "first.safetensors", "--save-directions", size=3)
+    kept = found.path.with_name(f"{found.path.stem}_directions.safetensors")
+    before = kept.read_bytes()
+    again = ("start.safetensors", "--directions", kept, "--save-directions", "-o", found.path, "--overwrite")
+    with pytest.raises(LandscapeWriteError, match=r"^--output must not be one of the inputs, but .*_directions\.saf"):
+        invoke("evaluate", *again, "--function", "evaluate_callbacks:bowl", "--size", "3", "--devices", "0", "--quiet")
+    assert kept.read_bytes() == before
 
 
 def test_a_folder_may_have_an_equals_sign_in_its_name(tmp_path, monkeypatch):
