@@ -25,7 +25,7 @@ from ..grid.measuring import Grid, measure_plane
 from ..grid.tasks import shares
 from ..landscape import Landscape
 from ..planes.from_weights import line_between
-from ..planes.plane import Plane
+from ..planes.plane import Plane, buffer_policy
 from ..record.checks import PointStatus
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ def measure_barrier(
     if chosen["buffers"] == "auto":
         recalibrated = line.space.framework in ("torch", "keras") and any(map(has_statistics, line.end_buffers))
         policy = "recalibrate" if recalibrated else "interpolate" if line.end_buffers else "fixed"
-        chosen = {**chosen, "buffers": policy}
+        if policy != buffer_policy("auto", line.decomposition, line.end_buffers):
+            chosen = {**chosen, "buffers": policy}
     grid, closing = Grid(x=np.linspace(0, 1, points)), functools.partial(_find_stderr, line)
     measured = measure_plane(line, callback_fn, grid, chosen, path, closing)
     if measured is None:

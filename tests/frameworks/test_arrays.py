@@ -12,6 +12,7 @@ from collectors.errors import CheckpointWriteError, RunDirectoryError
 from collectors.networks.weight_space import describe_arrays
 from collectors.run_directory import RunDirectory
 from landscape import evaluate, line_between, random_plane
+from landscape.functions import barrier
 from workers import FunctionEvaluator
 from workers.errors import CallbackFunctionError
 from workers.measurement_options import MeasurementOptions
@@ -159,6 +160,9 @@ def test_buffers_of_a_function_are_interpolated_too():
     with pytest.warns(UserWarning, match="the loss drawn at b is 8, but its own is 2"):
         fixed = evaluate(line, lambda: evaluator, x=[0.0, 0.5, 1.0, 2.0])
     np.testing.assert_allclose(fixed.loss, [13, 10.5, 8, 3])
+    with pytest.warns(UserWarning, match="the loss drawn at b is 8"):
+        found = barrier(*ends, lambda: evaluator, points=3, progress=False)
+    assert found.landscape.attributes["buffers"] == "fixed"
     with pytest.raises(ValueError, match=r'buffers="interpolate" .* the Evaluator that callback_fn returns'):
         evaluate(line, lambda: evaluator, x=[0.0, 1.0], buffers="interpolate")
     evaluator._description = replace(evaluator.description, options=MeasurementOptions(buffers="interpolate"))
