@@ -48,6 +48,12 @@ def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
                 f'samples="{setup.options.samples}" does not reach the Evaluator that callback_fn returns. Leave it '
                 "out and let the Evaluator choose its samples, or build it with these options."
             )
+        policy = result.description.options.buffers
+        if setup.options.buffers == "recalibrate" and policy != "recalibrate":
+            raise ValueError(
+                'buffers="recalibrate" does not reach the Evaluator that callback_fn returns, whose description says '
+                f'"{policy}". Leave buffers out, or build the Evaluator with these options.'
+            )
         if setup.options.seed_each_point and not result.description.options.seed_each_point:
             raise ValueError(
                 "seed_each_point=True does not reach the Evaluator that callback_fn returns. Leave it out and let the "

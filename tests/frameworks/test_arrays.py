@@ -11,7 +11,7 @@ from collectors import SummaryCollector
 from collectors.errors import CheckpointWriteError, RunDirectoryError
 from collectors.networks.weight_space import describe_arrays
 from collectors.run_directory import RunDirectory
-from landscape import evaluate, line_between, random_plane
+from landscape import SummaryLandscape, evaluate, line_between, random_plane
 from landscape.functions import barrier
 from workers import FunctionEvaluator
 from workers.errors import CallbackFunctionError
@@ -178,6 +178,15 @@ def test_a_function_chooses_its_own_samples():
         evaluate(plane, evaluator, size=3, samples="random")
     # Which of a run's settings is the user's choice, and which the default, is not known.
     assert evaluate(plane, evaluator, size=3, num_samples=50).attributes["num_samples"] == 200
+
+
+def test_statistics_are_not_recalibrated_by_a_function(tmp_path):
+    train(tmp_path, [(step, arrays(step)) for step in range(5)])
+    small = {"landscape_size": 3, "create_landscape": {"train": False}}
+    with pytest.raises(ValueError, match='buffers="recalibrate" does not reach the Evaluator that callback_fn returns'):
+        SummaryLandscape(tmp_path).gen_landscapes_with_multi_process(
+            lambda: FunctionEvaluator(quadratic, arrays()), small, [0], buffers="recalibrate", progress=False
+        )
 
 
 def test_a_function_may_change_what_it_gets():
