@@ -20,6 +20,7 @@ from collectors.files.places import with_slashes
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
 from workers.errors import CallbackFunctionError, quotes_user
+from workers.users_code import warn_user
 
 from ..planes.networks import is_run_folder
 from ..record.option import Option
@@ -183,10 +184,13 @@ def numbers_of(option: str, text: str, run_directory: str) -> list[int]:
     if len(ends) != 2 or not all(end.isdecimal() for end in ends):
         return integers(option, text)
     first, last = map(int, ends)
-    there = sorted(RunDirectory(find_run(run_directory)).metadata.files)
-    found = [number for number in there if first <= number <= last]
+    run = RunDirectory(find_run(run_directory))
+    listed = tuple(number for number in sorted(run.metadata.files) if first <= number <= last)
+    found, missing = run.present(listed), run.missing(listed)
     if not found:
-        raise ValueError(f"{option} {text} holds no checkpoint of {run_directory}, which has {there}.")
+        raise ValueError(f"{option} {text} holds no checkpoint of {run_directory}, which has {run.present_numbers}.")
+    if missing:
+        warn_user(f"{run.path} has no checkpoints of {run.settings.unit}s {missing}; {option} {text} means the others.")
     return found
 
 

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import shutil
 import socket
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ import landscape
 from collectors.errors import CheckpointError, RunDirectoryError
 from landscape import Measure
 from landscape.cli import app
-from landscape.commands.arguments import as_typed, options_named
+from landscape.commands.arguments import as_typed, numbers_of, options_named
 from landscape.commands.evaluate import evaluate
 from landscape.commands.measure import curvature
 from landscape.commands.measure import run as run_command
@@ -97,6 +98,13 @@ def test_a_number_of_samples_that_nobody_typed_is_the_runs(tmp_path, typed, asks
     measured = ("run", "run", "--function", "examples:batch_norm", "--devices", "0", "--dry-run")
     told = command(*measured, *typed, folder=tmp_path).stderr
     assert f"warning: {asks} is 2048, but the data set has 96; all of them are used." in told
+
+
+def test_a_range_is_of_the_checkpoints_that_are_there(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run/ckpt_dir/BatchNormNetwork_1_epoch.safetensors").unlink()
+    with pytest.warns(UserWarning, match=r"has no checkpoints of epochs \[1\]; --numbers 0-2 means the others\.$"):
+        assert numbers_of("--numbers", "0-2", str(tmp_path / "run")) == [0, 2]
 
 
 def test_import_checkpoints(tmp_path):
