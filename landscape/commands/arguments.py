@@ -116,11 +116,11 @@ def _arguments(names: frozenset[str]) -> re.Pattern[str]:
     """Returns what finds the arguments in a text: with a value, at the beginning, in a list of what differs."""
     every = sorted((name for name in names if not _is_phrase(name)), key=len, reverse=True)
     words = [name for name in every if name.isidentifier()]
-    # In a sentence, only a name that is no English word is surely an argument's.
+    # In a sentence, only a name that is no English word is surely an argument's; and "run directory" is no --run.
     sure = [name for name in words if "_" in name]
     any_of, word, surely = ("|".join(map(re.escape, group)) or "(?!)" for group in (every, words, sure))
     return re.compile(
-        rf"(?<![\w.'\"/(-])(?P<given>{word})={_VALUE}|^(?P<first>{any_of})(?:\[[^\]]*\])*(?=[ =])"
+        rf"(?<![\w.'\"/(-])(?P<given>{word})={_VALUE}|^(?P<first>{any_of})(?:\[[^\]]*\])*(?=[ =])(?! directory)"
         rf"|(?m:^)  (?P<differs>{any_of})(?=: the file has )|(?<![\w'/.-])(?P<sure>{surely})(?!\w|\.\w|=)"
     )
 

@@ -128,6 +128,12 @@ def test_import_checkpoints(tmp_path):
             invoke("convert", *options, "--from", "checkpoints", "-o", tmp_path / "run")
 
 
+def test_a_run_directory_is_no_option_of_trackers(run):
+    files = sorted(map(str, (run / "ckpt_dir").glob("*.safetensors")))[:3]
+    with pytest.raises(RunDirectoryError, match=r"^run directory /proc/run cannot be made"):
+        invoke("convert", *files, "--from", "checkpoints", "-o", "/proc/run")
+
+
 def test_the_table_comes_before_the_import(tmp_path):
     (tmp_path / "old").mkdir()
     for number in (1, 2, 10):
