@@ -12,6 +12,7 @@ from workers.metric_names import MetricName, name_in_set, other_datasets
 from ..drawing.texts import main_dataset, unit_of
 from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
+from ..planes.pca import percentages
 from ..record.checks import PointStatus
 from ..record.identity import REDUCTION
 from .measuring import Findings
@@ -44,7 +45,7 @@ def answer_path(findings: Findings) -> Found:
     first, last = int(rows[0]), int(rows[-1])
     label = {row: f"{unit} {found.number[row]}" for row in rows.tolist()}
     shares = evidence.exact("ratio.sum()", ratio="directions/explained_variance_ratio")
-    share = f"{100 * shares.value:.3g} %"
+    (share,) = percentages([shares.value])
     far = int(rows[np.argmax(found.residual[rows])])
     away = evidence.exact(f"norm[{first}]", norm="checkpoints/norm")
     text = f"The weights of {label[first]} are {{}} away from those of {label[last]}, in Euclidean length."

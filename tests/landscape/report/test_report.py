@@ -69,7 +69,7 @@ def page(said, folder):
 def test_the_command_says_each_answer_with_its_sentences(said):
     minimum = "A minimum on these 200 samples: the loss bends up in every direction of its 4 trainable weights.\n"
     assert minimum in said.stdout
-    assert "The plane shows the path: it holds 100 % of its variance.\n" in said.stdout
+    assert "The plane shows the path: it holds 100.0 % of its variance.\n" in said.stdout
     assert "What is not known\n" in said.stdout
     assert "1 of the 4 eigenvalues: the 2 largest ones and the lowest one were measured. " in said.stdout
     assert re.search(r"\nWith pictures: /.*/run/report.html\n$", said.stdout)
