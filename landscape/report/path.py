@@ -168,17 +168,19 @@ def _since_the_lowest(
     losses = found.metrics[metric]
     rows = found.paths[0][np.isfinite(losses[found.paths[0]])]
     last, lowest = int(rows[-1]), int(rows[np.argmin(losses[rows])])
+    count = len(found.paths[0])
+    seen = f", as far as it is known: at {len(rows)} of {count} checkpoints" if len(rows) < count else ""
     if last == lowest:
         number = evidence.exact(f"losses[{last}]", losses=f"checkpoints/{metric}")
-        text = f"On {name} the loss is lowest at the last checkpoint: {number.value:.4g}."
+        text = f"On {name} the loss is lowest at the last checkpoint: {number.value:.4g}{seen}."
         return [Statement(text, number, GAP)], ""
     parts = [(name, last, 1), (name, lowest, -1)]
     change = _difference(evidence, parts)
     # By chance the lowest of many checkpoints is low; then that on the other samples has moved with it.
     beyond = _difference(evidence, [*parts, ("", last, -1), ("", lowest, 1)])
     text = (
-        f"On {name} the loss was lowest at {unit} {found.number[lowest]}: {losses[lowest]:.4g}. Since then it has "
-        f"changed by {plus_minus(change)}."
+        f"On {name} the loss was lowest at {unit} {found.number[lowest]}: {losses[lowest]:.4g}{seen}. Since then it "
+        f"has changed by {plus_minus(change)}."
     )
     more = f"The difference between this change and that on {others} is {plus_minus(beyond)}."
     statements = [Statement(text, change, GAP), Statement(more, beyond, GAP)]

@@ -144,11 +144,23 @@ def _unknown(findings: Findings, run: AnyPath, folder: AnyPath, chosen: Mapping[
 
     texts = []
     for landscape, what in ((path, "the plane of the path"), (around, "the plane around the end")):
-        if landscape is not None and (left := landscape.status_counts[PointStatus.PENDING]):
+        if landscape is None:
+            continue
+        counts, size = landscape.status_counts, landscape.status.size
+        if left := counts[PointStatus.PENDING]:
             texts.append(
-                f"{left} of {landscape.status.size} points of {what} are not measured, because the budget ended. The "
-                f"same call measures them, which costs at most {left} losses."
+                f"{left} of {size} points of {what} are not measured, because the budget ended. The same call measures "
+                f"them, which costs at most {left} losses."
             )
+        elif not landscape.complete and (left := counts[PointStatus.INTERPOLATED]):
+            texts.append(
+                f"{left} of {size} points of {what} are only interpolated, because the budget ended. The same call "
+                "measures more."
+            )
+    found = None if path is None else path.checkpoints
+    if found is not None and (left := int((found.status == PointStatus.PENDING).sum())):
+        of = f"The losses of {left} of {len(found.status)} checkpoints"
+        texts.append(f"{of}: the budget ended before. The same call measures them.")
     texts += [f"{what}: {findings.missing[name]}." for name, what in _PARTS.items() if name in findings.missing]
     if (compared := findings.comparison) is not None:
         if left := compared.status_counts[PointStatus.PENDING]:

@@ -201,6 +201,16 @@ def test_a_single_sample_has_no_interval(tmp_path):
     assert found["gap"].statements[0].number.interval == "no interval: a single sample has no standard error"
 
 
+def test_a_plane_that_the_budget_left_interpolated_is_said(tmp_path):
+    measuring = measuring_of(tmp_path, spiral(4), bowl(1, 2, 3, 4), moves(200, 4))
+    findings = measuring.findings(None)
+    text = r"\d+ of 121 points of the plane of the path are only interpolated, because the budget ended"
+    said = (_unknown(findings, tmp_path, tmp_path, measuring.chosen) for _ in range(2))
+    assert not re.match(text, next(said)[0])
+    findings.path.attributes["sampling"]["finished"] = False
+    assert re.match(text, next(said)[0])
+
+
 def test_a_reason_that_was_cut_keeps_its_dots(tmp_path):
     measuring = measuring_of(tmp_path, spiral(4), bowl(1, 2, 3, 4), moves(200, 4))
     for text, shown in (("none has a second ...", "none has a second ..."), ("none has one.", "none has one.")):

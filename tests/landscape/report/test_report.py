@@ -235,6 +235,8 @@ def test_a_budget_that_ends_at_once_leaves_all_unknown_and_the_same_call_goes_on
         report = report_of(run)
     # The ends of the path are measured first.
     assert [answer.known for answer in report.answers] == [True, False, False, True]
+    assert report.answers[3].statements[1].text.endswith(", as far as it is known: at 1 of 13 checkpoints.")
+    assert "The losses of 12 of 13 checkpoints: the budget ended before. The same call measures them." in report.unknown
     assert "121 of 121 points of the plane of the path are not measured" in report.unknown[0]
     report = report_of(run)
     assert all(answer.known for answer in report.answers)
