@@ -185,8 +185,7 @@ class SummaryLandscape:
             callback_fn: takes no argument, returns (model, network, dataset, metrics), or an Evaluator with products.
             numbers: of the checkpoints (their steps or epochs); None takes all. What the file holds of others stays.
             output: the directory for the file, a folder or an fsspec URL; None means summary_dir.
-            **options: see ``RunCurvatureOptions``; ``num_samples`` is by default as many as were collected for
-                landscapes, and ``name`` the beginning of the file's name instead of "curvature".
+            **options: see ``RunCurvatureOptions``.
 
         Returns:
             The curvature, a row for each checkpoint of the file; None after a dry run.
@@ -220,7 +219,7 @@ class SummaryLandscape:
             callback_fn: as ``gen_landscapes_with_multi_process`` takes it; with a dict of data sets for their gap.
             recipes: networks of several recipes, as ``Measure.compare`` takes them, to be compared too.
             output: the directory of the page and of what is measured; None means summary_dir.
-            **options: see ``ReportOptions``; ``name`` is the beginning of the files' names instead of "report".
+            **options: see ``ReportOptions``.
 
         Returns:
             The report; None after a dry run.
@@ -240,7 +239,7 @@ class SummaryLandscape:
 
         Args:
             callback_fn: as for ``gen_landscapes_with_multi_process``.
-            **options: see ``CheckOptions``; ``num_samples`` is by default as many as were collected for landscapes.
+            **options: see ``CheckOptions``.
 
         Raises:
             RunDirectoryError: the directory holds no usable run.

@@ -12,7 +12,7 @@ import typer
 from collectors.run_directory.directory import CHECKPOINT_FOLDER
 
 from ..record.option import Option
-from ..record.options import OPTIONS, CheckOptions, CompareOptions, ReportOptions, RunCurvatureOptions
+from ..record.options import OPTIONS, CheckOptions, CompareOptions, ReportOptions, RunCurvatureOptions, options_of
 from ..record.writer import make_output_folder
 from .arguments import as_typed, interruptible, load_function, numbers_between, numbers_of, options_named
 from .next_steps import has_values
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     table={
         "size": Option(None, help="Grid points per axis (3 to 256); when absent, as many as the training asked for.",
             typed=int | None, panel="Grid"),
-        "num_samples": replace(OPTIONS["num_samples"], help=f"{OPTIONS['num_samples'].help} When absent, as many as "
-            "the training asked for."),
+        "num_samples": options_of(ReportOptions)["num_samples"],
         "train": Option(None, help="Measure the intervals' PCA landscapes.", typed=bool | None, panel="Grid"),
         "result": Option(None, help="Measure the landscape of the result, around the last checkpoint.",
             typed=bool | None, panel="Grid"),
@@ -92,7 +91,6 @@ def run(
     "function", "num_samples", "device_ids", "samples", "seed", "buffers", "seed_each_point", "sample_memory",
     "as_json", kind=CheckOptions, called={"summary_dir": "RUN_DIRECTORY"},
     table={
-        "device_ids": replace(OPTIONS["device_ids"], help="Device id such as 0; the first of all when absent."),
         "seed": replace(OPTIONS["seed"], help="Seed of a random choice of samples."),
     },
 )  # fmt: skip
@@ -240,7 +238,6 @@ def recipe_spelling(recipes: Mapping[str, Any]) -> dict[str, str]:
     *WORKER_OPTIONS, "seed", "samples", "seed_each_point", "progress", "plan", "sample_memory", "dry_run",
     kind=ReportOptions,
     table={
-        "name": replace(OPTIONS["name"], help='Beginning of the file names, instead of "report".'),
         "recipe": Option(None, help="Compare recipes too, as landscape compare does; once for each of them.",
             metavar="RECIPE=NETWORK,NETWORK", typed=list[str] | None),
         "output": replace(OUTPUT, help="Directory of the page and its files.", panel=""),

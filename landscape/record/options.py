@@ -347,12 +347,29 @@ _OF_MEASURE: Mapping[str, Option] = {
         "the same ``output`` continues."),
     "overwrite": replace(OPTIONS["overwrite"], text="whether a file of another identity is replaced."),
 }  # fmt: skip
+_OF_RUN: Mapping[str, Option] = {
+    "num_samples": replace(OPTIONS["num_samples"], text="samples that a value is averaged over; None means as many as "
+        "were collected for landscapes. Where callback_fn returns several data sets by name, one number for each of "
+        "them, or a mapping by name, in which None means all.",
+        help=f"{OPTIONS['num_samples'].help} When absent, as many as the training asked for."),
+}  # fmt: skip
+_OF_CHECK: Mapping[str, Option] = {
+    **_OF_RUN,
+    "device_ids": replace(OPTIONS["device_ids"], text="GPU ids or, without GPUs, slots that share the CPU cores, of "
+        "which the first one measures; None means the first of all.",
+        help="Device id such as 0; the first of all when absent."),
+}  # fmt: skip
+_OF_REPORT: Mapping[str, Option] = {
+    **_OF_RUN, "name": replace(OPTIONS["name"], text='beginning of the file names, instead of "report".'),
+}  # fmt: skip
 # What is something else where not a grid is measured.
 _OF_KIND: Mapping[type[Any], Mapping[str, Option]] = {
     MeasureOptions: _OF_MEASURE,
     ChangeOptions: _OF_CHANGE,
     CurvatureOptions: _OF_CURVATURE,
-    RunCurvatureOptions: {**_OF_MEASURE, **_OF_CURVATURE},
+    RunCurvatureOptions: {**_OF_MEASURE, **_OF_CURVATURE, **_OF_RUN},
+    ReportOptions: _OF_REPORT,
+    CheckOptions: _OF_CHECK,
     EigenvectorOptions: _OF_CURVATURE,
     CompareOptions: _OF_COMPARISON,
 }

@@ -22,6 +22,7 @@ from landscape.record.options import (
     EigenvectorOptions,
     GridOptions,
     MeasureOptions,
+    ReportOptions,
     RunCurvatureOptions,
     RunOptions,
     SamplingOptions,
@@ -42,6 +43,8 @@ DOORS = [
     (Measure.hessian_plane, EigenvectorOptions),
     (Measure.compare, CompareOptions),
     (SummaryLandscape.gen_landscapes_with_multi_process, RunOptions),
+    (SummaryLandscape.gen_curvature, RunCurvatureOptions),
+    (SummaryLandscape.report, ReportOptions),
     (SummaryLandscape.check, CheckOptions),
     (DrawAtEnd.__init__, RunOptions),
 ]
@@ -182,6 +185,15 @@ def test_a_door_shows_checks_and_takes_every_option_of_its_kind(door, kind):
         assert not told or f" {name}: {option.text} " in told
     assert "options" not in shown
     assert "**options:" not in told
+
+
+@pytest.mark.parametrize("name", ["gen_curvature", "report", "check"])
+def test_what_a_run_measures_by_default_is_told(name):
+    told = " ".join(inspect.getdoc(getattr(SummaryLandscape, name)).split())
+    assert "num_samples: samples that a value is averaged over; None means as many as were collected" in told
+    assert "None means all of the data set" not in told
+    assert "as many as were collected for landscapes, and" not in told
+    assert 'instead of "landscape"' not in told
 
 
 @pytest.mark.parametrize(
