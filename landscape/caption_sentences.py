@@ -127,7 +127,11 @@ def points_text(landscape: LandscapeData, metric: str) -> str:
     adaptive = sampling_text(landscape, metric)
     if adaptive is not None:
         report: Mapping[str, Any] = landscape.attributes.get("sampling") or {}
+        if report.get("mode") == "full":  # what was stopped before all was measured has a report too
+            return f"{shape} points: {adaptive}"
         within = "" if report.get("tolerance") is None else f" within a tolerance of {100 * report['tolerance']:.2g} %"
+        if within and not report["reached"]:
+            within = f", but not{within}"
         if within and metric != "loss":
             within += f" of the {called(landscape, 'loss')}"
         return f"{shape} points, sampled adaptively{within}: {adaptive}"

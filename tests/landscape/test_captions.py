@@ -65,6 +65,17 @@ def test_of_adaptive_sampling_the_tolerance_is_said():
     assert "Each measurement is on 64 samples." in text_of(data)
 
 
+def test_no_tolerance_is_claimed_that_was_not_reached_or_not_asked_for():
+    data = build_adaptive()
+    data.attributes["sampling"]["reached"] = False
+    for metric in ("loss", "accuracy"):
+        assert "sampled adaptively, but not within a tolerance of 2 %" in text_of(data, metric=metric)
+    # So a survey of all points ends that runs out of time.
+    data.attributes["sampling"]["mode"] = "full"
+    assert "30 × 20 points: 300 of 600 points measured, 300 interpolated" in text_of(data)
+    assert not re.search("adaptively|within a tolerance", text_of(data))
+
+
 def test_of_a_metric_that_adaptive_sampling_does_not_look_at_no_error_is_given():
     data = with_test_set(build_adaptive())
     assert "held-out points" in text_of(data)
