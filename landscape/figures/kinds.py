@@ -187,10 +187,10 @@ def _barriers(lines: Sequence[LandscapeData], **options: Any) -> Any:
     return plot_barriers(by_file(lines), **options)
 
 
-def _difference(landscapes: Sequence[LandscapeData], significance: float | None = 2.0, **options: Any) -> Any:
+def _difference(landscapes: Sequence[LandscapeData], **options: Any) -> Any:
     of_one = len(landscapes) == 1
     surfaces = [*landscapes, *(options.pop("metric") if of_one else ())]
-    return plot_difference(*surfaces, significance=significance, **options)
+    return plot_difference(*surfaces, **options)
 
 
 def _multiples(landscapes: Sequence[LandscapeData], metric: Any = "loss", **options: Any) -> Any:

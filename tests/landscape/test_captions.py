@@ -261,7 +261,8 @@ class TestDifference:
         assert f"The difference ranges from {gap.min():.4g} to {gap.max():.4g}." in caption.alt
         below, above = int((gap < 0).sum()), int((gap > 0).sum())
         assert f"below zero, where loss on test is lower, at {below} points, and above zero at {above}." in caption.alt
-        assert "Hatched" not in str(Landscape(data).caption_difference("loss@test", "loss", significance=None))
+        for nothing in (None, 0):
+            assert "Hatched" not in str(Landscape(data).caption_difference("loss@test", "loss", significance=nothing))
 
     def test_of_two_landscapes(self):
         first, second = build(np.full((20, 30), 2.5)), build(np.full((20, 30), 3.0), network="ResNet")

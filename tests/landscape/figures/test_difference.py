@@ -258,8 +258,10 @@ class TestMask:
         second = shifted(first, 0.4)
         assert not hatched(plot_difference(first, second, significance=2))
         assert len(hatched(plot_difference(first, second, significance=3))) == 1
-        without = plot_difference(first, second, significance=None)
-        assert not any("standard errors" in text for text in legend_texts(without))
+        for nothing in (None, 0):
+            without = plot_difference(first, shifted(first, 0.0), significance=nothing)
+            assert not hatched(without)
+            assert not any("standard errors" in text for text in legend_texts(without))
 
     def test_no_standard_error_hatches_nothing_not_even_what_is_equal(self):
         first = with_errors(0.1)
