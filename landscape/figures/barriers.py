@@ -14,12 +14,13 @@ from collectors.validation import wrong_type, wrong_value
 from ..drawing.look import Axes, Look
 from ..drawing.path import halo, stroke
 from ..drawing.sheet import Kind, Sheet, begin, set_value_axis, shared_scale
-from ..drawing.texts import axis_label, barrier_text, between, metric_text, network_name, plain
+from ..drawing.texts import axis_label, barrier_text, between, metric_text, network_name, plain, value_notes
 from ..grid.data import LandscapeData
 from ..grid.differences import chord_of, highest_rise
-from ..scales.landscape_scale import known
+from ..scales.landscape_scale import known, missing_kinds
 from ..scales.scale import Scale
 from .contour import CONTOUR
+from .profile import mark_missing
 
 _ENDS = 0.02
 _ROUTE_STROKES = ("--", "-", "-.", ":")
@@ -55,7 +56,8 @@ def plot_barriers(
         chord_of(line, metric)  # raises for what is no way
     scale = barriers_scale(lines, look)
     chosen: Look = {**look, "scale": scale, "levels": None, "clip": None}
-    with begin(BARRIERS, lines[0], ax, chosen) as sheet:
+    notes = list(dict.fromkeys(note for line in lines for note in value_notes(line, metric)))
+    with begin(BARRIERS, lines[0], ax, chosen, estimates=notes) as sheet:
         set_value_axis(sheet.ax, scale.tall, sheet.label)
         for index, (name, line) in enumerate(named.items()):
             _draw_way(sheet, index, plain(str(name), 32), line)
@@ -64,6 +66,10 @@ def plot_barriers(
         sheet.ax.set_xlabel(axis_label(lines[0], 0) if same_pair else "from the first network to the second")
         sheet.ax.grid(alpha=sheet.appearance.grid_alpha)
         architectures = {plain(network_name(line.attributes) or "", 40) for line in lines}
+        # The points of all ways are counted and marked together.
+        sheet.status = np.concatenate([line.status for line in lines])
+        missing = missing_kinds(np.concatenate([line[metric] for line in lines]), sheet.status)
+        mark_missing(sheet, np.concatenate([line.x for line in lines]), missing)
         usual = None if same_pair else architectures.pop() if len(architectures) == 1 else ""
         sheet.write_title(usual=usual)
         if scale.flat:

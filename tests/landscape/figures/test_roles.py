@@ -8,6 +8,7 @@ from who_is_there import NETWORKS, with_ends, with_networks, with_runs
 
 from landscape import figures
 from landscape.drawing.texts import axis_label, title
+from landscape.record.checks import PointStatus
 
 FLAT = [figures.plot_contour, figures.plot_contour_lines, figures.plot_heatmap]
 PLANES = [*FLAT, figures.plot_surface]
@@ -35,6 +36,19 @@ class TestNetworks:
         ways["other"].checkpoints.name = other
         ax = figures.plot_barriers(ways)
         assert (ax.get_xlabel(), ax.get_title()) == (label, heading)
+
+    def test_of_barriers_the_missing_points_of_each_way_are_marked_and_counted(self):
+        ways = {"whole": with_ends(), "begun": with_ends()}
+        for way in ways.values():
+            way.x[:] = np.linspace(0, 1, len(way.x))
+        begun = ways["begun"]
+        begun.metrics["loss"][3:6] = [np.nan, np.inf, np.nan]
+        begun.status[[3, 5]] = [PointStatus.FAILED, PointStatus.PENDING]
+        begun.attributes["measurement_plan"] = {"precision": "bfloat16"}
+        ax = figures.plot_barriers(ways)
+        assert {"pending (1)", "failed (1)", "not finite (1)"} <= set(legend_texts(ax))
+        assert line(ax, "failed").get_xdata().tolist() == [begun.x[3]]
+        assert ax.get_title().split("\n")[1:] == ["88 % measured (16 of 18 points)", "measured in bfloat16"]
 
     @pytest.mark.parametrize("plot", PLANES)
     def test_nothing_joins_three_networks_and_each_has_its_place_and_its_name(self, plot):
