@@ -56,9 +56,12 @@ def where_text(landscape: LandscapeData) -> str:
     origin = "the origin" if landscape.origin.role == ORIGIN else landscape.origin.label(unit)
     if kind == "pca":
         number = "principal component" if landscape.y is None else "two principal components"
-        text = f"on the {cut} of the first {number} of the path of the weights"
+        plane = (known.get("identity") or {}).get("plane") or {}
+        runs = len(plane.get("runs") or [1])
+        path, its = (f"paths of {runs} runs", "their") if runs > 1 else ("path of the weights", "its")
+        text = f"on the {cut} of the first {number} of the {path}"
         shares = explained_variance_text(landscape)
-        return text + (f" (shares of its variance: {shares})" if shares else "") + f", through {origin}"
+        return text + (f" (shares of {its} variance: {shares})" if shares else "") + f", through {origin}"
     if kind == "random":
         count = "one random direction" if landscape.y is None else "two random directions"
         how = _NORMALIZED.get(str(known.get("normalization")), "")

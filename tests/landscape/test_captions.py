@@ -32,11 +32,14 @@ def test_of_a_path_and_its_principal_plane():
 
 def test_of_several_runs_each_path_is_described():
     caption = write_caption(build_path("spiral", 20, runs=2))
+    assert "of the first two principal components of the path of the weights (shares of its" in caption.text
     assert "The paths of 2 runs (run 1: 20 checkpoints, epochs 0 to 19; run 2: 20 checkpoints," in caption.text
     assert "are projected onto the plane, from which they are at most 0 away." in caption.text
     for run in ("run 1", "run 2"):
         assert f"The path of {run} goes from" in caption.alt
     assert "path" not in write_caption(build_path("spiral", 20, runs=2), trajectory=False).alt
+    together = build_path("spiral", 20, runs=2, identity={"plane": {"runs": [20, 20]}})
+    assert "of the first two principal components of the paths of 2 runs (shares of their" in text_of(together)
 
 
 def test_of_random_directions():
