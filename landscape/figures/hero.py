@@ -126,7 +126,7 @@ def plot_hero(
         background: one of matplotlib's colours; None leaves it clear.
         interpolation: what is drawn between the grid's points: "smooth" (monotone cubics) or "linear" (bilinear). Both
             stay between the lowest and the highest of the four points around.
-        **look: metric, levels, scale, colormap, trajectory, clip, theme, aspect, title, size (inches), camera; see
+        **look: metric, levels, scale, colormap, trajectory, clip, theme, font, aspect, title, size, camera; see
             ``Look``.
 
     Returns:
@@ -156,7 +156,7 @@ def plot_hero(
     if background is not None and not (isinstance(background, str) and is_color_like(background)):
         expected = "one of matplotlib's colours, such as 'white' or '#14171c', or None"
         raise wrong_value("background", expected, background)
-    appearance = appearance_of({"theme": options.get("theme"), "legend": options.get("legend", True)}, None)
+    appearance = appearance_of(options, None)
     colors = find_colormap(options.get("colormap", "viridis"))
     camera = check_camera(options.get("camera"))
     metric = options.get("metric", "loss")

@@ -168,6 +168,12 @@ class TestWords:
         assert ((strip[..., 3] > 128) & grey).sum() > 300
         assert ((plain.pixels[-60:, :100, 3] > 128).sum()) == 0
 
+    def test_labels_are_in_the_font_that_is_asked_for(self):
+        sans, serif = (hero(build(points=0), labels=True, pixels=(900, 600), font=font) for font in ("sans", "serif"))
+        assert (sans.pixels != serif.pixels).any()
+        with pytest.raises(ValueError, match="font must be one of 'sans', 'serif', but got 'comic'"):
+            hero(build(), font="comic")
+
     def test_size_times_dpi(self):
         assert hero(build(points=0), pixels=None, size=(3, 2), dpi=50).pixels.shape == (100, 150, 4)
 
