@@ -216,7 +216,8 @@ def _caption_lines(scene: Scene) -> list[str]:
     space, landscape, metric = scene.space, scene.space.landscape, scene.space.metric
     scale, status, values = space.scale, landscape.status, landscape[metric]
     label = words.metric_text(landscape, metric, str)
-    ends = f"{number_text(scale.low)} to {number_text(scale.high)}"
+    both = np.array([scale.low, scale.high])
+    ends = " to ".join(number_text(end, both) for end in both)
     lines = [f"Height and colour: {scale.label(label)}, {ends}; light and shade are no data"]
     if scale.flat:
         lines = [words.flat_note(label, scale.low, space.values)]
@@ -233,7 +234,8 @@ def _caption_lines(scene: Scene) -> list[str]:
     scaled = "; ".join(space.frame.notes) or "the plane is to scale"
     lines.append(f"Axes: {sides[0]}; {sides[1]}; {scaled}")
     if scene.trajectory:
-        names = [f"path of {line.name}" if line.name != "trajectory" else "trajectory" for line in path_lines(space)]
+        lines_drawn = [line.name for line in path_lines(space) if len(line.rows) > 1]
+        names = [name if name == "trajectory" else f"path of {name}" for name in lines_drawn]
         if names:
             lines.append(
                 f"{', '.join(names)}: at the projected {label}; between two checkpoints it follows the surface, which "

@@ -138,6 +138,15 @@ class TestWords:
         assert "projected loss" in text
         assert "bilinearly" in "\n".join(hero(build(), interpolation="linear").caption)
 
+    def test_ends_that_are_near_each_other_are_told_apart(self):
+        loss = np.linspace(2.3021, 2.3049, 15).reshape(3, 5)
+        assert hero(build(loss, points=0)).caption[0].startswith("Height and colour: loss, 2.3021 to 2.3049;")
+
+    def test_a_single_checkpoint_is_no_path(self):
+        text = "\n".join(hero(build(points=1)).caption)
+        assert "path" not in text
+        assert "between two checkpoints" not in text
+
     def test_a_flat_plane_says_so(self):
         assert "Flat: loss is 1 at all 15 finite points" in hero(build(np.full((3, 5), 1.0), points=0)).caption[0]
 
