@@ -89,7 +89,8 @@ def write_caption(
         return _minima_caption(landscape, kind, persistence, options)
     values, name = landscape[metric], called(landscape, metric)
     with_path = look.get("trajectory", True)
-    scale = shared_scale(SHARED_KINDS.get(kind, SHARED_KINDS[usual_kind([landscape])]), [landscape], options)
+    ground = "surface" if kind in ("hero", "orbit") else kind if kind in SHARED_KINDS else usual_kind([landscape])
+    scale = shared_scale(SHARED_KINDS[ground], [landscape], options)
     marked = wanted_topology(landscape, metric, look.get("topology", False))
     paths = (path_text(landscape), off_plane_text(landscape, metric)) if with_path else ()
     sentences = [*_made(name, landscape, metric, *paths), scale_text(scale, _DRAWN.get(kind, "Colours"))]

@@ -240,5 +240,6 @@ def _captions(picture: Picture, landscapes: Sequence[Any], options: Mapping[str,
         return [captions.barriers_caption(by_file(landscapes), **look)]
     if picture.name == "profile" and len(metrics) > 1:
         return [captions.profile_caption(first, metrics, **without)]
-    kind = "orbit" if options.get("move") == "orbit" else picture.name
+    over_surface = options.get("move") == "orbit" or options.get("over") == "surface"
+    kind = "orbit" if over_surface else picture.name
     return [captions.write_caption(first, kind, persistence=options.get("persistence"), **look)]

@@ -96,6 +96,16 @@ def test_the_scale_is_said_where_it_is_not_plain():
     assert "Colours" not in text_of(build(), metric="accuracy")
 
 
+def test_the_scale_of_what_stands_on_a_surface_is_that_of_the_surface():
+    columns = np.interp(np.linspace(0, 1, 40), [0, 0.1, 0.9, 1], [1, 1.4, 1.6, 2])
+    data = build(np.tile(columns, (20, 1)), points=0)
+    data.origin.metrics["loss"] = 1.5
+    assert "levels at quantiles" in figures.plot_surface(data).get_zlabel()
+    for kind in ("surface", "hero", "orbit"):
+        assert "Colours and heights: levels at quantiles" in text_of(data, kind)
+    assert "quantiles" not in text_of(data, "contour")
+
+
 def test_what_the_file_does_not_say_is_not_said():
     data = build(points=0, decomposition="random")
     data.attributes.pop("network")

@@ -163,6 +163,12 @@ def test_the_caption_is_that_of_python(folder, tmp_path, files, typed, caption, 
         assert picture.text["Description"] == " ".join(item.alt for item in several)
 
 
+def test_the_caption_of_a_walk_over_a_surface_is_about_heights(folder, tmp_path):
+    typed = ["--over", "surface", "--caption", "--seconds", "0.1", "--dpi", "40"]
+    plot(folder / "a.h5", "-o", tmp_path / "a.gif", *typed)
+    assert (tmp_path / "a_caption.txt").read_text() == str(Landscape.load(folder / "a.h5").caption("orbit"))
+
+
 @pytest.mark.slow
 def test_nothing_is_loaded_that_a_picture_does_not_need(folder, tmp_path):
     script = (
