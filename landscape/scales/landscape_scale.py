@@ -83,6 +83,9 @@ def joint_scale(
         kind, low, high, np.array([low]), threshold=min(each.threshold for each in found), spacing=spacing,
         bottom=bottom, top=top, **beyond(finite, kind, low, high),
     )  # fmt: skip
+    if kind == "log" and bottom <= 0:  # of a path over a linear scale
+        reached = np.concatenate([path_values(*pair) for pair in taking])
+        joint = _reaching(replace(joint, bottom=low), reached, clip)
     return joint if joint.flat else place_levels(joint, everything, lines, given)
 
 

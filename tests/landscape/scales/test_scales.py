@@ -117,6 +117,14 @@ class TestScale:
         with pytest.raises(ValueError, match="clip must be a range that holds some of the values"):
             joint_scale([low, high], clip=(5000, None))
 
+    def test_a_path_below_zero_has_a_place_where_linear_scales_are_joined_to_a_logarithm(self):
+        low, high = build(np.linspace(1, 2, 20).reshape(4, 5)), build(np.linspace(100, 200, 20).reshape(4, 5))
+        low.checkpoints.projected["loss"][:2] = [-0.5, 0.01]
+        scale = joint_scale([low, high])
+        assert (scale.kind, scale.tall.low) == ("log", 0.01)
+        assert "0 and less drawn as 0.01" in scale.label("loss")
+        assert np.isfinite(scale.tall.heights([-0.5, 0.01, 200.0])).all()
+
     def test_differences_of_shares_are_linear(self):
         values = np.append(np.geomspace(1e-4, 1e-3, 50), 0.5)
         assert choose_scale(values, symmetric=True, metric="accuracy").kind == "linear"
