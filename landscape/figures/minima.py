@@ -87,7 +87,7 @@ def _letter_shift(sheet: Sheet, places: NDArray[Any]) -> NDArray[Any]:
 
 def _places(sheet: Sheet, points: Sequence[Any]) -> NDArray[Any]:
     x, y, values = (np.array([getattr(point, name) for point in points], float) for name in ("x", "y", "value"))
-    return np.column_stack([x, values] if sheet.landscape.y is None else sheet.frame.place(x, y))
+    return np.column_stack([x, sheet.scale.tall.held(values)] if sheet.landscape.y is None else sheet.frame.place(x, y))
 
 
 def plot_persistence(
@@ -167,13 +167,14 @@ def _draw_diagram(sheet: Sheet) -> None:
             steps, steps + found.persistence, color=look.soft, linestyle="--", linewidth=look.factor, zorder=1,
             label=f"barrier of {found.persistence:.3g}",
         )  # fmt: skip
-    if len(shallow := found.pairs[~found.counted]):
+    if len(shallow := scale.held(found.pairs[~found.counted])):
         label = plain(shallow_text(found, sheet.landscape), 120)
         sheet.entries += ax.plot(*shallow.T, "o", color=look.soft, markersize=3 * look.factor, zorder=2, label=label)
     births = np.array([minimum.value for minimum in found.minima])
     deaths = births + [minimum.persistence for minimum in found.minima]
     ends = np.where(np.isfinite(deaths), deaths, never)
     label = minima_label(found, sheet.landscape).split("\n")[0]
+    births = scale.held(births)
     sheet.mark(births, ends, label, MINIMUM, 4)
     ax.axhline(never, color=look.soft, linestyle=":", linewidth=look.factor, zorder=1)
     ax.text(
@@ -224,8 +225,8 @@ def _draw_tree(sheet: Sheet) -> None:
     ends = {saddle.joins[0]: saddle for saddle in found.saddles}
     for place, minimum in enumerate(found.minima):
         x, saddle = across[place], ends.get(place)
-        height = top if saddle is None else saddle.value
-        ax.plot([x, x], [minimum.value, height], color=color, linewidth=width, zorder=2, solid_capstyle="round")
+        foot, height = scale.held([minimum.value, top if saddle is None else saddle.value])
+        ax.plot([x, x], [foot, height], color=color, linewidth=width, zorder=2, solid_capstyle="round")
         if saddle is not None:
             ax.plot([across[saddle.joins[1]], x], [height, height], color=color, linewidth=width, zorder=2)
     if len(order) == 1:
@@ -237,7 +238,7 @@ def _draw_tree(sheet: Sheet) -> None:
     for (points, style, label), places in zip(marks_of(found, sheet.landscape), columns, strict=True):
         if points:
             barriers = " (+ barrier)" if points is found.saddles and _has_places(sheet, order) else ""
-            heights = [point.value for point in points]
+            heights = scale.held([point.value for point in points])
             sheet.entries += ax.plot(
                 places, heights, linestyle="none", label=label + barriers, zorder=4, **sized(style, size)
             )

@@ -67,6 +67,11 @@ class TestMarks:
         assert line(ax, "saddles").get_xydata().tolist() == [[x[i], VALUES[i]] for i in (3, 1, 5)]
         draw(ax)
 
+    def test_a_minimum_of_0_stands_on_a_logarithmic_curve(self):
+        ax = figures.plot_profile(build_line([0.0, 50, 1, 3, 2, 90, 1.5]), topology=True)
+        assert ax.get_ylabel() == "loss (log scale, 0 drawn as 1)"
+        assert line(ax, "4 minima").get_ydata().tolist() == [1, 1, 1.5, 2]
+
     def test_a_number_says_which_count(self):
         ax = figures.plot_profile(build_line(VALUES), topology=2)
         assert len(line(ax, "3 minima").get_xdata()) == 3
@@ -219,6 +224,12 @@ class TestBoth:
     )
     def test_strange_values(self, plot, loss):
         draw(plot(build_line(loss), style="paper", theme="dark"))
+
+    def test_a_minimum_of_0_stands_where_the_label_says(self, plot):
+        ax = plot(build_line([0.0, 50, 1, 3, 2, 90, 1.5]))
+        across = plot is figures.plot_persistence
+        assert "0 drawn as 1" in (ax.get_xlabel() if across else ax.get_ylabel())
+        assert line(ax, "4 minima").get_xydata()[:, 0 if across else 1].tolist() == [1, 1, 1.5, 2]
 
     def test_a_plane_with_gaps(self, plot):
         ax = plot(build_unfinished())
