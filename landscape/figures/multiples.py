@@ -178,7 +178,8 @@ def picture_scales(
         found.setdefault(quantity_label(*picture), []).append(picture)
     for name in ("scale", "levels", "clip"):
         value = look.get(name)
-        if len(found) > 1 and value is not None and not isinstance(value, str | int):
+        fits_all = isinstance(value, str) or (name == "levels" and isinstance(value, int))
+        if len(found) > 1 and value is not None and not fits_all:
             raise ValueError(
                 f"{name} must be left out for pictures of different quantities ({', '.join(found)}), each of which has "
                 f"a scale of its own, but got {value!r}. Draw them one by one, or choose metrics of one quantity."

@@ -239,6 +239,7 @@ OTHER = "must be left out for pictures of different quantities"
         (with_test_set(build()), {"metrics": ["loss@val"]}, KeyError, "no metric 'loss@val'; it has .*'loss@test'"),
         (build(), {"metrics": ["loss"], "metric": "loss"}, ValueError, "metric must be left out where metrics says"),
         (build(), {"metrics": TWO, "clip": 2.0}, ValueError, rf"clip {OTHER} \(loss, accuracy\)"),
+        (build(), {"metrics": TWO, "clip": 2}, ValueError, f"clip {OTHER}"),
         (build(), {"metrics": TWO, "scale": choose_scale(np.arange(3.0))}, ValueError, f"scale {OTHER}"),
     ],
 )
