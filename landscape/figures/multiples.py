@@ -131,6 +131,8 @@ def plot_uncertainty(landscape: LandscapeData, **look: Unpack[Look]) -> list[Axe
     if not isinstance(landscape, LandscapeData):
         raise wrong_type("landscape", "a Landscape", landscape)
     check_dimensions("plot_uncertainty", landscape)
+    if look.get("title") is not None:
+        raise ValueError("title must be left out for plot_uncertainty, whose maps have the names of their errors.")
     maps = uncertainty_metrics(landscape, look.pop("metric", "loss"))
     colors: Look = {"colormap": "magma", **look}
     return plot_multiples(landscape, list(maps.values()), "heatmap", metrics=list(maps), **colors)

@@ -355,6 +355,10 @@ class TestMaps:
         with pytest.raises(ValueError, match=r"^no error of 'accuracy' is known: the loss has a standard error where"):
             plot_uncertainty(with_errors(), metric="accuracy")
 
+    def test_a_title_is_refused_in_the_name_of_this_picture(self):
+        with pytest.raises(ValueError, match=r"^title must be left out for plot_uncertainty, whose maps"):
+            plot_uncertainty(with_errors(), title="mine")
+
     def test_a_line_has_a_band(self):
         with pytest.raises(ValueError, match=r"^plot_uncertainty needs a plane, but the landscape is a line"):
             plot_uncertainty(build_line([1.0, 2.0, 3.0]))
