@@ -200,8 +200,6 @@ def _multiples(landscapes: Sequence[LandscapeData], metric: Any = "loss", **opti
 
 
 def _animation(landscapes: Sequence[LandscapeData], path: Any = None, over: str | None = None, **options: Any) -> Any:
-    if not options.get("trajectory", True) and options.get("move") != "orbit":
-        raise ValueError('trajectory=False must be left out for an animation of the path; move="orbit" needs none.')
     return save_animation(landscapes, path, _checked(over), **options)
 
 

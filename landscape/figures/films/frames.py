@@ -87,6 +87,8 @@ def walk_frames(
     count = frame_count(seconds, rate)
     check_int("dpi", dpi, minimum=20)
     check_look("walk_frames", look)
+    if not look.get("trajectory", True):
+        raise ValueError('trajectory=False must be left out for an animation of the path; move="orbit" needs none.')
     if check_float("turn", turn) and kind != "surface":
         raise ValueError(f'turn must be 0 for kind="{kind}", which is flat; kind="surface" can be turned.')
     each = check_landscapes(landscape)

@@ -183,6 +183,7 @@ class TestFrames:
             (walk(), {"dpi": 3}, ValueError, "dpi must be an int of at least 20"),
             (walk(), {"metric": "speed"}, KeyError, "no metric 'speed'"),
             (walk(), {"theme": "red"}, ValueError, "theme must be one of"),
+            (walk(), {"trajectory": False}, ValueError, "trajectory=False must be left out for an animation"),
             (walk(), {"width": 1}, TypeError, "walk_frames has no argument 'width'"),
         ],
     )
