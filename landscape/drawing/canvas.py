@@ -20,7 +20,7 @@ from collectors.validation import check_float, check_instance, check_path, wrong
 
 from .appearance import Appearance, appearance_of, draw_legend
 from .camera import Camera
-from .fitting import room_for_axes, settle
+from .fitting import room_for_axes, settle, space_numbers
 from .texts import plain
 
 if TYPE_CHECKING:
@@ -82,8 +82,12 @@ class Picture:
         """Draws the legend, and lays a figure of ours out, where the axes stay for all ``cameras``."""
         draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
         if self.own:
-            # A box fills the height that it is given.
-            settle(self.ax.figure, cameras, grow=not cameras, trim=not self.sized and self.ax.name != "3d")
+            # A box fills the height that it is given; below it is room for the legend, whatever the size.
+            box = self.ax.name == "3d"
+            grow = not cameras and (box or not self.sized)
+            settle(self.ax.figure, cameras, grow=grow, trim=not self.sized and not box)
+            if self.sized and not box:
+                space_numbers(self.ax.figure)
 
 
 @contextlib.contextmanager

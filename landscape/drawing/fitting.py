@@ -60,7 +60,7 @@ def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True, tr
             figure.set_figheight(figure.get_figheight() - spare / figure.dpi)
             settle(figure, cameras, grow=grow)
         return True
-    _space_numbers(figure)
+    space_numbers(figure)
     _lay_out(figure, cameras, whole=True)
     return min(shorter_side(ax) for ax in _mains(figure)) >= _LEAST_SIDE
 
@@ -357,7 +357,7 @@ def _number_axes(figure: Any) -> list[Any]:
     return [axis for ax in figure.axes if ax.name != "3d" for axis in (ax.xaxis, ax.yaxis)]
 
 
-def _space_numbers(figure: Any) -> None:
+def space_numbers(figure: Any) -> None:
     """Leaves out numbers that would cover the ones before: of given ones those without room, of others every few."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import itertools
 import re
 import xml.etree.ElementTree
 import zlib
@@ -234,10 +235,19 @@ def test_there_is_no_empty_margin(kind, style, legend):
     assert len(pixels) - written[-1] <= 0.04 * len(pixels) + 6
 
 
-@pytest.mark.parametrize("kind", ["contour", "profile"])
+@pytest.mark.parametrize("kind", ["contour", "profile", "sharpness"])
 def test_a_size_that_is_asked_for_stays(kind):
-    for legend in (True, False):
-        assert tuple(drawn(kind, legend=legend, size=(5, 5)).figure.get_size_inches()) == (5, 5)
+    for size, legend in itertools.product(((5, 5), (9, 3)), (True, False)):
+        assert tuple(drawn(kind, legend=legend, size=size).figure.get_size_inches()) == size
+
+
+def test_in_a_small_size_no_number_covers_another():
+    figure = drawn("contour", style="paper", size=(5, 2.5)).figure
+    figure.draw_without_rendering()
+    (bar,) = [ax for ax in figure.axes if ax.get_label() == "<colorbar>"]
+    boxes = [label.get_window_extent() for label in bar.get_xticklabels() if label.get_text()]
+    assert len(boxes) > 3
+    assert all(one.x1 < two.x0 for one, two in itertools.pairwise(boxes))
 
 
 @pytest.mark.parametrize("kind", marked(KINDS[:4], pytest.mark.slow, after=1))
