@@ -25,6 +25,7 @@ from ...drawing.texts import metric_text, plain, unit_of
 from ...grid.checkpoints import CheckpointsData
 from ...grid.data import LandscapeData
 from ...scales.choosing import choose_scale
+from ...scales.frame import choose_frame
 from ..multiples import PLANE_KINDS, check_landscapes, distinct_titles
 from ..surface3d import SURFACE, draw_surface
 
@@ -107,9 +108,11 @@ def walk_frames(
     solid = chosen.projection is not None
     with appearance_of(options, None).applied():
         figure = new_figure(size, "constrained")
-        # The curve of a single landscape is beside it, those of several are below.
+        # The curve of a single landscape is beside it, those of several and that of a wide plane are below.
+        wide = not solid and choose_frame(each[0], look.get("aspect", "equal")).bar_below(paper=False)
         below: dict[str, Any] = {"nrows": 2, "ncols": len(each), "height_ratios": (1.9, 1)}
-        grid = figure.add_gridspec(**below if several else {"ncols": 2, "width_ratios": (1.9 if solid else 1.25, 1)})
+        side: dict[str, Any] = {"ncols": 2, "width_ratios": (1.9 if solid else 1.25, 1)}
+        grid = figure.add_gridspec(**below if several or wide else side)
         sheets = []
         for index, (item, heading) in enumerate(zip(each, headings, strict=True)):
             axes: Any = figure.add_subplot(grid[index], projection=chosen.projection)

@@ -145,6 +145,15 @@ class TestFrames:
         assert line.get_ydata().tolist() == [5, 2, 1, 0.05]
         assert dot.get_ydata() == [0.05]
 
+    def test_a_wide_plane_is_no_thin_strip(self, stages):
+        data = walk()
+        data.directions.norms[:] = [2.0, 1.0]
+        list(walk_frames(data, seconds=0.1, rate=20, dpi=40))
+        (stage,) = stages
+        plane, curve = (ax.get_window_extent() for ax in (stage.sheet.ax, stage.curve))
+        assert plane.y0 > curve.y1
+        assert plane.width > 0.6 * stage.figure.bbox.width
+
     def test_what_does_not_move_stays_as_it_is(self):
         first, *_, last = walk_frames(walk(), seconds=1, rate=4, dpi=60)
         assert 0.001 < (first != last).any(axis=2).mean() < 0.2
