@@ -78,7 +78,8 @@ def mark_points(sheet: Sheet) -> None:
         if not 0 < count <= _MOST_DOTS or count >= np.isfinite(sheet.coarse).sum():
             return
     elif interpolated.sum() > count:
-        label = f"measured ({count:,}, all others interpolated)"
+        others = "all others" if count + interpolated.sum() == interpolated.size else f"{interpolated.sum():,}"
+        label = f"measured ({count:,}, {others} interpolated)"
     else:
         where, color, label = interpolated, "white", f"interpolated ({interpolated.sum():,})"
     across, up = (axis[where] for axis in sheet.frame.mesh(x, y))

@@ -199,6 +199,8 @@ class TestInterpolated:
         ax = plot_contour(data)
         assert len(line(ax, "measured").get_xydata()) == 9
         assert "measured (9, all others interpolated)" in legend_texts(ax)
+        data.status[1, 1] = PointStatus.FAILED
+        assert "measured (9, 71 interpolated)" in legend_texts(plot_contour(data))
 
 
 class TestLevels:
