@@ -62,6 +62,9 @@ def plot_spectrum(
     chosen = _SMOOTHING * span if width is None else float(width)
     beside = _BESIDE * span + 3 * chosen
     places = np.linspace(known.min() - beside, known.max() + beside, _POINTS)
+    if chosen < 3 * (places[1] - places[0]):  # else a narrow Gaussian may lie between two places
+        around = nodes[np.isfinite(nodes)][:, None] + chosen * np.linspace(-4, 4, 17)
+        places = np.unique(np.concatenate([places, around.ravel()]))
     curves = curves_of(nodes, weights, places, chosen)
     with begin_picture(CurvatureSheet, "plot_spectrum", ax, look, 3.3, curvature=curvature) as sheet:
         sheet.ax.set_xlim(places[0], places[-1])

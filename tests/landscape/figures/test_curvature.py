@@ -191,6 +191,14 @@ def test_the_curve_is_the_mean_of_the_probes():
     assert level.get_ydata()[0] == pytest.approx(1 / (1210 * 0.5 * np.sqrt(2 * np.pi)))
 
 
+def test_a_narrow_width_hides_no_eigenvalue():
+    found = build_curvature()
+    nodes, weights = found.density_nodes[7], found.density_weights[7]
+    highest = curves_of(nodes, weights, np.sort(nodes.ravel()), 1e-4).mean(axis=0).max()
+    ax = spectrum(found, 7, width=1e-4)
+    assert ax.get_lines()[0].get_ydata().max() == pytest.approx(highest, rel=1e-3)
+
+
 def test_eigenvalues_are_ticks_with_their_residuals():
     found = build_curvature(bottom=2)
     found.residuals[3] = 0.25
