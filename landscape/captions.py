@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from collectors.validation import check_choice
 
@@ -23,7 +23,7 @@ from .caption_sentences import (
     walk_text,
     where_text,
 )
-from .drawing.look import Look, check_dimensions
+from .drawing.look import Look, check_dimensions, check_look
 from .drawing.sheet import shared_scale, topology_scale
 from .drawing.texts import network_name, placed_barrier_text, precision_notes
 from .figures.barriers import barriers_scale
@@ -68,6 +68,7 @@ def write_caption(
     landscape: LandscapeData, kind: str | None = None, *, persistence: float | None = None, **look: Any
 ) -> Caption:
     """Returns caption and alternative text of a picture: only what the file tells, which may lack seeds and samples."""
+    options = check_look("caption", cast(Look, look))
     kind = ("profile" if landscape.y is None else "contour") if kind is None else kind
     check_choice("kind", kind, tuple(_PICTURES))
     metric, picture = look.get("metric", "loss"), KINDS["animation" if kind == "orbit" else kind]
@@ -77,7 +78,6 @@ def write_caption(
     if picture.of in ("plane", "line"):
         function = "orbit_frames" if kind == "orbit" else picture.function
         check_dimensions(function, landscape, plane=picture.of == "plane")
-    options: Look = look  # type: ignore[assignment]
     if kind == "difference":
         raise ValueError(
             'kind must be that of a picture of one surface, but "difference" subtracts two; '
@@ -109,7 +109,7 @@ def difference_caption(
     **look: Any,
 ) -> Caption:  # fmt: skip
     """Returns what a paper says under ``plot_difference`` with these arguments, and what the picture shows."""
-    options: Look = look  # type: ignore[assignment]
+    options = check_look("caption_difference", cast(Look, look))
     found = subtract(first, other, minus, options)
     measured = known(found.values, found.status)
     ours, theirs = found.landscapes

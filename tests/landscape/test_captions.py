@@ -190,6 +190,9 @@ def test_what_shows_planes_and_lines_has_a_caption_for_both(kind):
 def test_an_unknown_kind_or_metric_is_an_error():
     with pytest.raises(ValueError, match=r"^kind must be"):
         write_caption(build(), "painting")
+    for caption, others in ((write_caption, ()), (difference_caption, (build(),))):
+        with pytest.raises(TypeError, match=r"caption\w* has no argument 'clipp'; it has metric, levels"):
+            caption(build(), *others, clipp=2.0)
     with pytest.raises(KeyError, match="no metric 'lose'"):
         write_caption(build(), metric="lose")
 
