@@ -18,7 +18,8 @@ from .measure import Measure
 from .paths.barrier import Barrier
 from .paths.path import Path
 from .planes.plane import Plane
-from .record.options import GridOptions, MeasureOptions, documented, split_options
+from .record.option_kinds import GridOptions, MeasureOptions
+from .record.options import documented, split_options
 
 if TYPE_CHECKING:
     import numpy as np

@@ -31,8 +31,7 @@ from .planes.extent import check_extent
 from .planes.plane import Plane
 from .record.driver import measuring
 from .record.option import check_useful
-from .record.options import (
-    OPTIONS,
+from .record.option_kinds import (
     ChangeOptions,
     CompareOptions,
     CurvatureOptions,
@@ -40,9 +39,8 @@ from .record.options import (
     GridOptions,
     MeasureOptions,
     SamplingOptions,
-    documented,
-    with_defaults,
 )
+from .record.options import OPTIONS, documented, with_defaults
 from .record.workers import given_plan, measurement_options
 from .record.writer import output_file
 

@@ -36,15 +36,8 @@ from .planes.plane import Plane, buffer_policy
 from .planes.plane_file import check_directions
 from .record.driver import Stored, carry_out, open_record
 from .record.identity import function_attribute, run_attributes
-from .record.options import (
-    OPTIONS,
-    CheckOptions,
-    ReportOptions,
-    RunCurvatureOptions,
-    RunOptions,
-    documented,
-    with_defaults,
-)
+from .record.option_kinds import CheckOptions, ReportOptions, RunCurvatureOptions, RunOptions
+from .record.options import OPTIONS, documented, with_defaults
 from .record.run import Run
 from .record.workers import Workers, measurement_options
 from .record.writer import output_folder

@@ -24,7 +24,8 @@ from collectors.validation import check_instance, check_int, wrong_type, wrong_v
 from .figures import Look, figure_pixels, save_figure
 from .interactive import save_page
 from .landscape import Landscape
-from .record.options import RunOptions, documented, with_defaults
+from .record.option_kinds import RunOptions
+from .record.options import documented, with_defaults
 from .summary_json import summary_json
 from .summary_landscape import SummaryLandscape
 

@@ -12,7 +12,8 @@ import typer
 from collectors.run_directory.directory import CHECKPOINT_FOLDER
 
 from ..record.option import Option
-from ..record.options import OPTIONS, CheckOptions, CompareOptions, ReportOptions, RunCurvatureOptions, options_of
+from ..record.option_kinds import CheckOptions, CompareOptions, ReportOptions, RunCurvatureOptions
+from ..record.options import OPTIONS, options_of
 from ..record.writer import make_output_folder
 from .arguments import as_typed, interruptible, load_function, numbers_between, numbers_of, options_named
 from .next_steps import has_values

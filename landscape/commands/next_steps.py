@@ -20,7 +20,8 @@ from ..facts import sample_counts
 from ..planes.plane_file import identity_of_directions
 from ..record.checks import PointStatus
 from ..record.option import Option
-from ..record.options import RunCurvatureOptions, options_of
+from ..record.option_kinds import RunCurvatureOptions
+from ..record.options import options_of
 from ..record.whole_file import Header
 from ..sampling.grids import is_even
 from ..sampling.sampling import share_of

@@ -15,7 +15,8 @@ from typer.core import TyperCommand
 from ..planes.further_runs import as_also
 from ..record.hdf5 import LANDSCAPE
 from ..record.option import Option
-from ..record.options import GridOptions, MeasureOptions, RunOptions, options_of, table_of
+from ..record.option_kinds import GridOptions, MeasureOptions, RunOptions
+from ..record.options import options_of, table_of
 from . import config
 from .arguments import integers, interruptible, numbers, options_named, sample_counts
 from .next_steps import show_where_to_look

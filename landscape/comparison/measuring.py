@@ -27,7 +27,8 @@ from ..planes.from_checkpoints import check_spannable, origin_state
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, Stored, carry_out, forecast_text, open_record
 from ..record.identity import OF_LOSS, function_attribute, identity_of, measured_attributes
-from ..record.options import CompareOptions, table_of
+from ..record.option_kinds import CompareOptions
+from ..record.options import table_of
 from ..record.record import record_format
 from ..record.run import Run
 from ..record.writer import output_file

@@ -28,7 +28,8 @@ from ..grid.measuring import Grid, measure_plane
 from ..landscape import Landscape
 from ..planes.axis_curvature import BOTTOM
 from ..record.checks import PointStatus
-from ..record.options import CompareOptions, GridOptions, MeasureOptions, checked, options_of
+from ..record.option_kinds import CompareOptions, GridOptions, MeasureOptions
+from ..record.options import checked, options_of
 from ..record.run import Run
 from ..record.workers import given_plan
 

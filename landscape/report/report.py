@@ -17,7 +17,8 @@ from ..caption_sentences import capital
 from ..curvature.facts import failures
 from ..errors import LandscapeWriteError
 from ..record.checks import PointStatus
-from ..record.options import OPTIONS, ReportOptions, with_defaults
+from ..record.option_kinds import ReportOptions
+from ..record.options import OPTIONS, with_defaults
 from ..replacing import first_bytes
 from ..summary_json import as_json
 from .end import answer_end

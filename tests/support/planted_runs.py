@@ -10,7 +10,8 @@ from torch import nn
 from collectors import SummaryCollector
 from collectors.run_directory import RunDirectory
 from landscape import SummaryLandscape
-from landscape.record.options import ReportOptions, checked
+from landscape.record.option_kinds import ReportOptions
+from landscape.record.options import checked
 from landscape.report.measuring import ReportMeasuring
 from landscape.report.report import answers_of
 from landscape.report.statement import EXACT

@@ -204,10 +204,9 @@ class TorchEvaluator(NetworkEvaluator):
 
     def use_one_thread(self) -> None:
         """Measures with one thread from here on, but for compiled code, which keeps those that it was compiled for."""
-        if self._threads > 1 and not self._main.plan.compile:
+        for item in () if self._main.plan.compile else self._sets:
             self._threads = 1
-            for item in self._sets:
-                item.change_plan(threads=1)
+            item.change_plan(threads=1)
 
     def close(self) -> None:
         self._gradients.close()

@@ -38,7 +38,7 @@ from landscape.errors import (
 from landscape.grid.differences import ends_of_way
 from landscape.record.hdf5 import CURVATURE
 from landscape.record.identity import check_identity
-from landscape.record.options import MeasureOptions, RunOptions
+from landscape.record.option_kinds import MeasureOptions, RunOptions
 from landscape.record.writer import make_output_folder
 from workers.errors import CallbackFunctionError
 

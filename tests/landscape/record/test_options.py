@@ -13,8 +13,7 @@ from landscape import Measure, MeasurementPlan, SummaryLandscape, random_plane
 from landscape.cli import app
 from landscape.planes import random_line
 from landscape.planes.pca import CENTERINGS
-from landscape.record.options import (
-    OPTIONS,
+from landscape.record.option_kinds import (
     ChangeOptions,
     CheckOptions,
     CompareOptions,
@@ -26,9 +25,8 @@ from landscape.record.options import (
     RunCurvatureOptions,
     RunOptions,
     SamplingOptions,
-    checked,
-    options_of,
 )
+from landscape.record.options import OPTIONS, checked, options_of
 from landscape.trackers import DrawAtEnd
 
 COMMANDS = typer.main.get_command(app).commands

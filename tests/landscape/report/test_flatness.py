@@ -7,7 +7,8 @@ from landscape.comparison.comparison import Comparison
 from landscape.comparison.data import ComparisonData
 from landscape.curvature.curvature import Curvature
 from landscape.curvature.data import CurvatureData
-from landscape.record.options import ReportOptions, checked
+from landscape.record.option_kinds import ReportOptions
+from landscape.record.options import checked
 from landscape.report.flatness import answer_flatness, answer_recipes
 from landscape.report.measuring import Findings
 from landscape.report.report import _unknown
