@@ -61,8 +61,8 @@ def walk_frames(
 ) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
     """Yields pictures of the optimizer walking over the landscape, red, green and blue, shape (height, width, 3).
 
-    Between two checkpoints it walks in a straight line at constant speed. The curves on the right are the checkpoints'
-    own metric and, dashed, that of their feet on the plane, which is the height at which the path is drawn. Of several
+    Between two checkpoints it walks in a straight line at constant speed. The curves beside it, or below a wide plane,
+    are the checkpoints' own metric and, dashed, that of their feet on the plane, at which the path is drawn. Of several
     runs, path and curves have the same colour.
 
     Several landscapes stand side by side on one scale, with their curves below, and walk on one clock: in each frame

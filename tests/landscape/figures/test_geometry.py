@@ -137,9 +137,11 @@ class TestAnimation:
             axis *= 0.01
         look = {"scale": "linear", "colormap": "Greys", "theme": "light"}
         frame = next(figures.walk_frames(plane, "heatmap", seconds=0.1, dpi=200, **look))
-        light = (frame.max(axis=2) > 127)[:, : frame.shape[1] // 2]
+        # The curve is below the oblique planes, which are wide, and beside the other one.
+        frame = frame[: frame.shape[0] * 11 // 20] if cosine else frame[:, : frame.shape[1] // 2]
+        light = frame.max(axis=2) > 127
         # The walker stands in the middle of the disc.
-        walker = np.abs(frame[:, : light.shape[1]].astype(int) - (0xFF, 0x4D, 0x6D)).max(axis=2) < 8
+        walker = np.abs(frame.astype(int) - (0xFF, 0x4D, 0x6D)).max(axis=2) < 8
         discs, _ = ndimage.label(light)
         around = discs[ndimage.binary_dilation(walker, iterations=30)]
         filled = ndimage.binary_fill_holes(discs == np.bincount(around[around > 0]).argmax())
