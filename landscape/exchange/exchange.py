@@ -151,9 +151,10 @@ def _check_targets(files: Iterable[Path], landscape: LandscapeData, overwrite: b
         check_no_input("path", file, [landscape.path])
         with naming(file):
             is_there = file.exists()
+            is_ours = is_there and overwrite and holds_ours(file)
         if is_there and not overwrite:
             raise already_there(file)
-        if is_there and holds_ours(file):
+        if is_ours:
             raise LandscapeWriteError(
                 f"{file} is a file of this program, not of another one, and was left as it is. Remove it, or give "
                 "another name."
