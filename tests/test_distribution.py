@@ -18,8 +18,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.room("collectors", "workers", "lands
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("dist")
-    run_python("-m", "build", "--outdir", folder, ROOT, patience=PATIENCE * 8)
+    # A build leaves its metadata where it builds; here they would change the version that other tests find.
+    folder, tree = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("tree")
+    git(tree, "clone", "--quiet", ROOT, ".")
+    for package in ("collectors", "workers", "landscape"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / package, tree / package, dirs_exist_ok=True, ignore=ignored)
+    run_python("-m", "build", "--outdir", folder, tree, patience=PATIENCE * 8)
     return folder
 
 
