@@ -98,9 +98,7 @@ def tune(
             break
         try:
             laid_out = channels_last() if plan.channels_last and channels_last is not None else samples
-            rate, waiting = _timed(run, plan, laid_out, watch_of(plan.threads))
-            if plan.threads > 1 and waiting >= _WAITING:
-                rate = max(rate, _timed(run, plan, laid_out, watch_of(plan.threads))[0])
+            rate, _ = _timed(run, plan, laid_out, watch_of)
         except Exception as error:
             if not ran_out_of_memory(error):
                 raise
@@ -127,17 +125,25 @@ def _fitting_threads(
     run: _Run, plan: MeasurementPlan, samples: Samples, watch_of: Callable[[int], _Watch]
 ) -> tuple[MeasurementPlan, float]:
     """Returns a plan and its samples per second; with one thread, where several wait for other programs."""
-    rate, waiting = _timed(run, plan, samples, watch_of(plan.threads))
+    rate, waiting = _timed(run, plan, samples, watch_of)
     if plan.threads == 1 or waiting < _WAITING:
         return plan, rate
     alone = replace(plan, threads=1)
-    alone_rate, _ = _timed(run, alone, samples, watch_of(1))
-    if rate < alone_rate * _WORTH_SEVERAL_THREADS:
-        rate, _ = _timed(run, plan, samples, watch_of(plan.threads))
+    alone_rate, _ = _timed(run, alone, samples, watch_of)
     return (alone, alone_rate) if rate < alone_rate * _WORTH_SEVERAL_THREADS else (plan, rate)
 
 
-def _timed(run: _Run, plan: MeasurementPlan, samples: Samples, watch: _Watch) -> tuple[float, float]:
+def _timed(
+    run: _Run, plan: MeasurementPlan, samples: Samples, watch_of: Callable[[int], _Watch]
+) -> tuple[float, float]:
+    """Returns what ``_timed_once`` does; of several threads that wait, the samples per second of the better time."""
+    rate, waiting = _timed_once(run, plan, samples, watch_of(plan.threads))
+    if plan.threads > 1 and waiting >= _WAITING:
+        rate = max(rate, _timed_once(run, plan, samples, watch_of(plan.threads))[0])
+    return rate, waiting
+
+
+def _timed_once(run: _Run, plan: MeasurementPlan, samples: Samples, watch: _Watch) -> tuple[float, float]:
     """Returns the samples per second of a plan, and how much longer than the fastest its batches take."""
     # Of one thread the fastest batch tells what it costs. Several threads also cost what they wait for each other while
     # other programs run, which only some of their batches show.
