@@ -78,18 +78,18 @@ class Forward:
 
     def __call__(self, inputs: Any, targets: Any, tell: Tell = silent) -> tuple[torch.Tensor | None, Any]:
         """Returns the loss (None without a loss function), a scalar tensor, and the network's outputs."""
-        outputs = self._outputs(inputs, tell, "eval_")
+        outputs = self.outputs(inputs, tell, "eval_")
         return (None if self.loss_fn is None else self._loss(outputs, targets)), outputs
 
     def training_loss(self, inputs: Any, targets: Any, tell: Tell = silent) -> torch.Tensor:
         """Returns the loss, shape (); without ``loss_fn`` the network's first output, or its mean over samples."""
-        outputs = self._outputs(inputs, tell)
+        outputs = self.outputs(inputs, tell)
         tell("before_loss")
         loss = self._loss(outputs, targets)
         tell("after_loss", loss=loss)
         return loss
 
-    def _outputs(self, inputs: Any, tell: Tell, phase: str = "") -> Any:
+    def outputs(self, inputs: Any, tell: Tell = silent, phase: str = "") -> Any:
         tell(f"{phase}before_forward")
         with self.network_autocast():
             outputs = call_network(self.network, inputs)

@@ -16,7 +16,7 @@ from ..callbacks.callback_manager import CallbackManager
 from ..model_checkpoint.checkpoint_file import Checkpoint
 from ..model_checkpoint.resuming import Resumption, TrainingContext
 from ..named_metrics import Loss
-from ..networks.batches import call_network, length_of
+from ..networks.batches import length_of
 from ..networks.torch_network import unwrap
 from ..validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 from .forward import Forward, LossFunction, check_dataset, to_device
@@ -222,8 +222,8 @@ class Model:
     def predict(self, *inputs: Any) -> Any:
         """Returns the outputs for one batch of inputs, or for several arguments, in eval mode and without gradients."""
         forward = self._forward()
-        with forward.eval_mode(), torch.no_grad(), forward.network_autocast():
-            return call_network(self.network, to_device(inputs[0] if len(inputs) == 1 else inputs, forward.device))
+        with forward.eval_mode(), torch.no_grad():
+            return forward.outputs(to_device(inputs[0] if len(inputs) == 1 else inputs, forward.device))
 
     def _train(
         self,
