@@ -7,7 +7,6 @@ import contextlib
 import html
 import io
 import json
-import re
 import secrets
 import socket
 import sys
@@ -34,6 +33,7 @@ from ..grid.landscape_file import read_landscape
 from ..record.checks import PointStatus
 from ..record.driver import Measured
 from ..record.hdf5 import FileKind
+from ..record.option import Share
 from ..record.run import duration_text
 from ..record.whole_file import kind_of
 from ..record.writer import is_being_written
@@ -330,9 +330,8 @@ def _counts(record: Measured) -> tuple[int, int]:
 
 def _own_statuses(record: Measured) -> list[Any]:
     """Returns the statuses of what the file's job measures: of a share of a landscape, every so manieth."""
-    share = re.fullmatch(r"([1-9]\d*)of([1-9]\d*)", share_of(record.attributes))
-    first, step = (int(share[1]) - 1, int(share[2])) if share else (0, 1)
-    return [status.reshape(-1)[first::step] for status in record.statuses]
+    share = Share.read(share_of(record.attributes)) or Share(1, 1)
+    return [status.reshape(-1)[share.number - 1 :: share.count] for status in record.statuses]
 
 
 def _chart_picture(chart: Chart, record: Any) -> str:

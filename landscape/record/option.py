@@ -132,6 +132,12 @@ class Share:
     def __str__(self) -> str:
         return f"{self.number}of{self.count}"
 
+    @classmethod
+    def read(cls, text: str) -> Share | None:
+        """Returns the share that ``str`` wrote so; None for any other text."""
+        found = re.fullmatch(r"([1-9]\d*)of([1-9]\d*)", text)
+        return None if found is None else cls(int(found[1]), int(found[2]))
+
 
 def check_share_of_grid(name: str, value: Any) -> Share | None:
     """Returns the share that a text such as "2/4" means, or, with "array", this job of a SLURM array."""
