@@ -174,7 +174,6 @@ class RandomNumbers:
         with settings, contextlib.ExitStack() as stack:
             if self._seed is not None:
                 stack.enter_context(random_state_kept())
-                stack.enter_context(torch.random.fork_rng(self._gpus))
             yield
 
     def numbered(self, forward: Callable[..., Any]) -> Callable[..., Any]:

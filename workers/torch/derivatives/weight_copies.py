@@ -63,12 +63,10 @@ class _Trials:
     def find(self) -> list[str]:
         if not self._suspects:
             return []
-        gpus = [device for device in self._network.devices if device.type == "cuda"]
         with (
             warnings.catch_warnings(),
             self._network.settings(),
             random_state_kept(),
-            torch.random.fork_rng(gpus),
             values_kept(self._network.module.buffers()),
             _attributes_kept(self._network.module),
             torch.inference_mode(False),
