@@ -54,6 +54,7 @@ from .snapshot import NetworkSnapshot
 from .user_data import changes_batches, copied, read_user_data
 
 _LOSSES = "a Model with a loss_fn or a loss function of (outputs, targets)"
+_NOT_COMPILED: Mapping[str, Any] = {"compile": False, "compiler": ""}
 
 
 class TorchEvaluator(NetworkEvaluator):
@@ -199,14 +200,15 @@ class TorchEvaluator(NetworkEvaluator):
             changes: dict[str, Any] = {"first_layer": False}
             if self._main.plan.compile:
                 self._forward = self._settled_forward = self.forward_here()
-                changes |= {"compile": False, "compiler": "", "reason": "not compiled: memory ran out"}
+                changes |= {**_NOT_COMPILED, "reason": "not compiled: memory ran out"}
             self._main.change_plan(**changes)
 
     def use_one_thread(self) -> None:
         """Measures with one thread from here on, but for compiled code, which keeps those that it was compiled for."""
-        for item in () if self._main.plan.compile else self._sets:
+        if not self._main.plan.compile:
             self._threads = 1
-            item.change_plan(threads=1)
+            for item in self._sets:
+                item.change_plan(threads=1)
 
     def close(self) -> None:
         self._gradients.close()
@@ -326,9 +328,7 @@ class TorchEvaluator(NetworkEvaluator):
         if main.plan.compile and main.keeps_batches != self._settled_for_own_batches:
             # It was compiled, and found to be right, for batches of another size.
             self._forward = self.forward_here()
-            main.plan = replace(
-                main.plan, compile=False, compiler="", reason="not compiled: this plane needs other batches"
-            )
+            main.plan = replace(main.plan, **_NOT_COMPILED, reason="not compiled: this plane needs other batches")
         if self._moves.axes is not None:
             self._prepare_first_layer()
 
