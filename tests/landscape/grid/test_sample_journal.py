@@ -12,7 +12,6 @@ from two_sets import OPTIONS, both, network
 from landscape import Landscape, evaluate, random_plane
 from landscape.errors import LandscapeError, LandscapeWriteError
 from landscape.functions import refine
-from landscape.grid.landscape_file import read_landscape
 from landscape.grid.sample_chunks import JournalChunks, SampleJournal, SpooledChunks
 from landscape.grid.samples import KeptLosses
 from landscape.record import driver, writer
@@ -112,16 +111,21 @@ def torn(folder, to):
     return copied
 
 
-def test_a_budget_that_ends_before_what_is_torn_is_measured_again_leaves_a_file(killed, tmp_path):
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_budget_leaves_as_many_losses_as_points_and_goes_on_to_the_same_bytes(killed, is_torn, tmp_path):
     whole, folders, _ = killed
-    folder = torn(folders[len(folders) // 2], tmp_path / "torn")
+    folder = torn(folders[len(folders) // 2], tmp_path / "torn") if is_torn else tmp_path
     with pytest.warns(UserWarning, match="the budget of .* ended the landscape"):
         measure(folder, budget=1e-6)
     half = Landscape.load(folder / NAME)
+    measured = half.status == PointStatus.MEASURED
+    assert not measured.all()
     for name in ("train", "test"):
-        np.testing.assert_array_equal(half.samples(name).measured, half.status == PointStatus.MEASURED)
+        np.testing.assert_array_equal(half.samples(name).measured, measured)
+        np.testing.assert_array_equal(np.isfinite(half.samples(name).losses()).all(-1), measured)
     measure(folder)
     assert (folder / NAME).read_bytes() == (whole / NAME).read_bytes()
+    assert measure(folder).report.measured <= 1
 
 
 def test_ctrl_c_between_the_losses_of_two_data_sets_leaves_a_file(killed, tmp_path, monkeypatch):
@@ -161,20 +165,6 @@ def test_a_landscape_that_lacks_some_is_saved_as_it_is_and_goes_on(killed, is_al
     assert saved.path.read_bytes() == (whole / NAME).read_bytes()
 
 
-def test_a_budget_leaves_them_in_the_file_which_goes_on_to_the_same_bytes(killed, tmp_path):
-    whole, _, _ = killed
-    with pytest.warns(UserWarning, match="the budget of .* ended the landscape"):
-        measure(tmp_path, budget=1e-6)
-    half = read_landscape(tmp_path / NAME)
-    measured = half.status == PointStatus.MEASURED
-    assert not measured.all()
-    np.testing.assert_array_equal(half.kept_samples["test"].measured, measured)
-    np.testing.assert_array_equal(np.isfinite(half.kept_samples["test"].losses()).all(-1), measured)
-    measure(tmp_path)
-    assert (tmp_path / NAME).read_bytes() == (whole / NAME).read_bytes()
-    assert measure(tmp_path).report.measured <= 1
-
-
 def test_what_was_killed_is_refined_with_its_samples(killed, tmp_path):
     _, folders, _ = killed
     path = shutil.copytree(folders[len(folders) // 2], tmp_path / "killed") / NAME
@@ -186,19 +176,16 @@ def test_what_was_killed_is_refined_with_its_samples(killed, tmp_path):
     np.testing.assert_array_equal(again.samples().losses()[::2, ::2][measured], losses[measured])
 
 
-def test_it_goes_with_the_file_that_is_replaced_by_one_without_samples(killed, tmp_path):
-    _, folders, _ = killed
-    folder = shutil.copytree(folders[len(folders) // 2], tmp_path / "killed")
-    evaluate(random_plane(network(), seed=2), both, output=folder / NAME, overwrite=True, **OPTIONS)
-    assert [path.name for path in folder.iterdir()] == [NAME]
-
-
-def test_it_goes_with_the_file_that_a_saved_landscape_replaces(killed, tmp_path):
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_it_goes_with_the_file_that_is_replaced(killed, is_saved, tmp_path):
     whole, folders, _ = killed
     folder = shutil.copytree(folders[len(folders) // 2], tmp_path / "killed")
-    Landscape.load(whole / NAME).save(folder / NAME, overwrite=True)
+    if is_saved:
+        Landscape.load(whole / NAME).save(folder / NAME, overwrite=True)
+        assert (folder / NAME).read_bytes() == (whole / NAME).read_bytes()
+    else:  # by one without samples
+        evaluate(random_plane(network(), seed=2), both, output=folder / NAME, overwrite=True, **OPTIONS)
     assert [path.name for path in folder.iterdir()] == [NAME]
-    assert (folder / NAME).read_bytes() == (whole / NAME).read_bytes()
 
 
 def test_a_file_of_that_name_that_is_not_ours_is_left(tmp_path):
