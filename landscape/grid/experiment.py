@@ -82,6 +82,7 @@ class GridExperiment(Experiment[LandscapeData]):
     trial: str = "measuring a point, a part of it twice"
     _changed_grid: str = ""
     _same: dict[tasks.Place, tasks.Place] = field(default_factory=dict)
+    _path: list[Task] = field(default_factory=list)  # what this run measures of the plane's checkpoints
 
     def __post_init__(self) -> None:
         shape = "line" if self.axes[1] is None else "landscape"
@@ -118,22 +119,21 @@ class GridExperiment(Experiment[LandscapeData]):
             self._measure_origin(record, pool)
         tasks.forget(record, PointStatus.INTERPOLATED, PointStatus.FAILED)
         self._same = tasks.same_losses(self.plane, record)
-        grid, *checkpoints = (np.isin(status, tasks.UNMEASURED) for status in record.statuses)
-        for status in checkpoints:
-            # What only the file has on its plane comes after them.
-            status[len(self.plane.checkpoints) :] = False
-        self.left_out = len(self._same)
-        for part, row in self._same:
-            checkpoints[list(PARTS).index(part)][row] = False
-        todo = [grid.reshape(-1), *checkpoints]
-        if self.sampling.share is not None:
-            ours = [status & [self._is_ours(index) for index in range(len(status))] for status in todo]
-            self.left_out += sum(int(status.sum()) for status in todo) - sum(int(status.sum()) for status in ours)
-            todo = ours
-        return np.concatenate(todo)
+        path = list(tasks.checkpoint_tasks(self.plane, record, self._same))
+        self._path = [task for task in path if self._is_ours(cast("tasks.Place", task.key)[1])]
+        grid = np.flatnonzero(np.isin(record.status, tasks.UNMEASURED))
+        ours = [flat for flat in grid.tolist() if self._is_ours(flat)]
+        self.left_out = len(self._same) + len(grid) + len(path) - len(ours) - len(self._path)
+        sizes = zip(("grid", *PARTS), record.statuses, strict=False)  # no losses with the plane's buffers without any
+        todo = {part: np.zeros(status.size, bool) for part, status in sizes}
+        todo["grid"][ours] = True
+        for task in self._path:
+            part, row = cast("tasks.Place", task.key)
+            todo[part][row] = True
+        return np.concatenate(list(todo.values()))
 
     def forecast(self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run) -> str:
-        text = str(self._forecast(record, pool, run, self._checkpoint_tasks(record)))
+        text = str(self._forecast(record, pool, run))
         curvature = self.plane.curvature
         if curvature is None or curvature.is_known:
             return text
@@ -149,8 +149,7 @@ class GridExperiment(Experiment[LandscapeData]):
         self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run
     ) -> Iterator[str | Result | Callable[[LandscapeData], int | None]]:
         """Yields results of the coarse grid, of the checkpoints, of the fine grid, of rounds of adaptive sampling."""
-        path = self._checkpoint_tasks(record)
-        self.predicted = self._forecast(record, pool, run, path)
+        path, self.predicted = self._path, self._forecast(record, pool, run)
         yield from filter(None, (self._changed_grid, str(self.predicted)))
         yield self._start
         sampling = self.sampling
@@ -287,8 +286,9 @@ class GridExperiment(Experiment[LandscapeData]):
         else:
             stored.metrics, stored.status = values, PointStatus.MEASURED
 
-    def _forecast(self, record: LandscapeData, pool: Pool, run: Run, path: Sequence[Task]) -> Forecast:
+    def _forecast(self, record: LandscapeData, pool: Pool, run: Run) -> Forecast:
         """Returns what the pending points and the tasks of the path cost, as far as the origin of each worker tells."""
+        path = self._path
         pending = [flat for flat in pending_points(record.metrics["loss"], record.status) if self._is_ours(flat)]
         coarse, fine = coarse_and_fine(record.shape, pending)
         sampling, plan = self.sampling.sampling, pool.description.plan
@@ -327,10 +327,6 @@ class GridExperiment(Experiment[LandscapeData]):
     def _is_ours(self, index: int) -> bool:
         """Returns whether this job measures a point, by its flat index, or a checkpoint, by its row."""
         return self.sampling.share is None or self.sampling.share.has(index)
-
-    def _checkpoint_tasks(self, record: LandscapeData) -> list[Task]:
-        found = tasks.checkpoint_tasks(self.plane, record, self._same)
-        return [task for task in found if self._is_ours(cast("tasks.Place", task.key)[1])]
 
     def _start(self, record: LandscapeData) -> None:
         record.attributes["sampling"] = self.sampling.begun()

@@ -70,7 +70,13 @@ def landscape_bytes(data: LandscapeData, *, with_chunks: bool = True) -> bytes:
         measured, kept = data.status == PointStatus.MEASURED, data.kept_samples.values()
         whole = not kept or (with_chunks and all(samples.measured[measured].all() for samples in kept))
         hdf5.write_attributes(file, hdf5.LANDSCAPE, data.attributes, complete=data.complete and whole)
-        _write_samples(file, data.kept_samples, measured, _write_grid(file, data), with_chunks=with_chunks)
+        axes = {"x": data.x} if data.y is None else {"x": data.x, "y": data.y}
+        for name, axis in axes.items():
+            hdf5.put(file, name, axis).make_scale(name)
+        scales = [file[name] for name in reversed(axes)]
+        for name, values in (*ordered(data.metrics).items(), ("status", data.status)):
+            hdf5.put(file, name, values, scales)
+        _write_samples(file, data.kept_samples, measured, scales, with_chunks=with_chunks)
         hdf5.write_errors(file, data.errors)
         _write_checkpoints(file, data)
         _write_origin(file, data.origin)
@@ -80,17 +86,6 @@ def landscape_bytes(data: LandscapeData, *, with_chunks: bool = True) -> bytes:
                 hdf5.put(directions, name, np.asarray(values, np.float64))
         hdf5.write_digest(file)
     return buffer.getvalue()
-
-
-def _write_grid(file: Any, data: LandscapeData) -> list[Any]:
-    hdf5.put(file, "x", data.x).make_scale("x")
-    scales = [file["x"]]
-    if data.y is not None:
-        hdf5.put(file, "y", data.y).make_scale("y")
-        scales.insert(0, file["y"])
-    for name, values in (*ordered(data.metrics).items(), ("status", data.status)):
-        hdf5.put(file, name, values, scales)
-    return scales
 
 
 def checkpoint_columns(checkpoints: CheckpointsData) -> dict[str, NDArray[Any]]:

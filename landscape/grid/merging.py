@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,6 @@ from .data import LandscapeData
 from .kept_plane import find_kept, have_same_vectors, other_directions, says_nothing
 from .landscape_file import read_landscape, save_landscape
 from .resume import Overlap, grid_text, note_changes, see_runs_from
-from .samples import KeptLosses
 from .tasks import error_label, forget, forget_without_samples, values_and_status
 
 _SAME_LANDSCAPE = "Merge files of one landscape: the same call with another share."
@@ -101,7 +100,10 @@ def _take(first: LandscapeData, other: LandscapeData) -> None:
     """Copies what only the other one measured, or tried; what both measured must be equal."""
     plan = first.attributes.get("measurement_plan") or {}
     tolerance = closeness_elsewhere(plan.get("precision", "float32"))
-    where, far = f"in {other.path}", _largest(first, other)
+    where, far = f"in {other.path}", {}
+    for name in first.metrics:
+        sizes = [np.abs(data.metrics[name][data.status == PointStatus.MEASURED]) for data in (first, other)]
+        far[name] = max(float(size[np.isfinite(size)].max(initial=0.0)) for size in sizes)
     check_same_values("the origin", first.origin.metrics, other.origin.metrics, where, tolerance, elsewhere=far)
     for part in ("grid", *(PARTS if first.checkpoints is not None else ())):
         (mine, status), (its, its_status) = values_and_status(first, part), values_and_status(other, part)
@@ -121,21 +123,7 @@ def _take(first: LandscapeData, other: LandscapeData) -> None:
         for place in map(tuple, np.argwhere(failed).tolist()):
             first.errors[error_label(part, place)] = other.errors.get(error_label(part, place), "no traceback")
         if part == "grid":
-            for mine_kept, its_kept in _same_sets(first, other):
-                mine_kept.take(its_kept, np.flatnonzero(new).tolist())
-
-
-def _largest(first: LandscapeData, other: LandscapeData) -> dict[str, float]:
-    """Returns the largest finite absolute value of each metric that was measured on either grid."""
-    found = {}
-    for name in first.metrics:
-        values = [np.abs(data.metrics[name][data.status == PointStatus.MEASURED]) for data in (first, other)]
-        found[name] = max(float(part[np.isfinite(part)].max(initial=0.0)) for part in values)
-    return found
-
-
-def _same_sets(first: LandscapeData, other: LandscapeData) -> Iterator[tuple[KeptLosses, KeptLosses]]:
-    """Yields the losses of both of each data set; the main one, which comes first, may have another name."""
-    main = next(iter(first.kept_samples.values()), None)
-    for index, (name, samples) in enumerate(other.kept_samples.items()):
-        yield main if main is not None and not index else first.kept_samples[name], samples
+            main = next(iter(first.kept_samples), "")
+            for index, (name, samples) in enumerate(other.kept_samples.items()):
+                # The main data set, which comes first, may have another name.
+                first.kept_samples[name if index else main].take(samples, np.flatnonzero(new).tolist())

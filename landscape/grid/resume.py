@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from collectors.files.places import AnyPath
-from collectors.shapes import Float64, Int64
+from collectors.shapes import Float64
 
 from ..errors import LandscapeGridError
 from ..record.checks import PointStatus
@@ -19,9 +19,11 @@ from ..record.hdf5 import LANDSCAPE
 from ..record.identity import FUNCTION, FURTHER_RUNS, RUN, plan_change, run_attributes
 from ..roles import NO_RUN
 from ..sampling.grids import coinciding
-from .checkpoints import CheckpointsData
+from .checkpoints import PARTS, CheckpointsData
 from .data import LOSS_ERROR, LandscapeData
 from .kept_plane import check_vectors, place_of
+from .sample_chunks import place_on_grid
+from .tasks import error_label
 
 _OF_SOURCE = (
     "Return the same data, loss and metrics from callback_fn, and give the same run or plane, as when the file was "
@@ -159,13 +161,21 @@ def _carried_over(stored: LandscapeData, fresh: LandscapeData) -> tuple[Landscap
         f"{shared.measured:,} measured points are kept"
     )
     places = dict(zip(old_places, new_places, strict=True))
+    labels = {
+        error_label("grid", place_on_grid(old, stored.shape)): error_label("grid", place_on_grid(new, fresh.shape))
+        for old, new in (places.items() if stored.errors else ())
+    }
     carried = replace(
         stored,
         x=axes[-1],
         y=None if stored.y is None else axes[0],
         metrics=metrics,
         status=status,
-        errors=_moved_on_grid(stored.errors, shared.found),
+        errors={
+            labels.get(label, label): text
+            for label, text in stored.errors.items()
+            if label in labels or not label.startswith("grid/")
+        },
         attributes=attributes,
         kept_samples={name: item.moved(fresh.shape, places) for name, item in stored.kept_samples.items()},
         path=None,
@@ -178,27 +188,6 @@ def grid_text(x: Float64[np.ndarray, " nx"], y: Float64[np.ndarray, " ny"] | Non
     axes = {"x": x} if y is None else {"x": x, "y": y}
     ends = (f"{name} from {axis[0]:.6g} to {axis[-1]:.6g}" for name, axis in axes.items())
     return f"{' x '.join(str(len(axis)) for axis in axes.values())} points, {', '.join(ends)}"
-
-
-def _moved(errors: dict[str, str], pattern: str, places: Callable[[re.Match[str]], list[str]]) -> dict[str, str]:
-    """Returns tracebacks with those whose places match the pattern under the places that these have now."""
-    matches = {place: re.fullmatch(pattern, place) for place in errors}
-    moved = {place: errors[place] for place, match in matches.items() if match is None}
-    for place, match in matches.items():
-        moved |= dict.fromkeys(places(match) if match else (), errors[place])
-    return moved
-
-
-def _moved_on_grid(
-    errors: dict[str, str], found: list[tuple[Int64[np.ndarray, " _"], Int64[np.ndarray, " _"]]]
-) -> dict[str, str]:
-    maps = [dict(zip(rows.tolist(), places.tolist(), strict=True)) for rows, places in found]
-
-    def places(match: re.Match[str]) -> list[str]:
-        new = [numbers.get(int(index)) for numbers, index in zip(maps, match[1].split(","), strict=False)]
-        return [] if None in new else [f"grid/{','.join(map(str, new))}"]
-
-    return _moved(errors, r"grid/(\d+(?:,\d+)?)", places)
 
 
 def _take_members(stored: LandscapeData, fresh: LandscapeData) -> None:
@@ -222,11 +211,11 @@ def _take_members(stored: LandscapeData, fresh: LandscapeData) -> None:
         places: dict[int, list[int]] = {}
         for row, at in (*known.items(), *enumerate(kept, len(now.number))):
             places.setdefault(at, []).append(row)
-        stored.errors = _moved(
-            stored.errors,
-            r"checkpoints/(\d+)/(.+)",
-            lambda match: [f"checkpoints/{row}/{match[2]}" for row in places.get(int(match[1]), [])],
-        )
+        errors = stored.errors
+        stored.errors = {label: text for label, text in errors.items() if not label.startswith("checkpoints/")}
+        for part, (at, rows) in itertools.product(PARTS, places.items()):
+            if (text := errors.get(error_label(part, (at,)))) is not None:
+                stored.errors |= {error_label(part, (row,)): text for row in rows}
     for name in ("role", "name", "run", "number"):
         setattr(stored.origin, name, getattr(fresh.origin, name))
 

@@ -71,7 +71,10 @@ class KeptLosses:
             IndexError: the grid has no such point.
             LandscapeError: the landscape's file was changed or removed since it was read.
         """
-        flat = self._flat(place)
+        if len(place) != len(self.shape):
+            raise IndexError(f"a point of this grid has {len(self.shape)} indices, but got {place}.")
+        inside = [range(size)[index] for index, size in zip(place, self.shape, strict=True)]
+        flat = int(np.ravel_multi_index(inside, self.shape))
         if flat not in self.chunks:
             return np.full(self.count, np.nan, np.float32)
         ((_, chunk),) = self.chunks.items([flat])
@@ -154,12 +157,6 @@ class KeptLosses:
         for label, array in (("targets", self.targets), ("weights", self.weights)):
             if array is not None and array.shape != (self.count,):
                 raise ValueError(f"{label} of samples must have the shape ({self.count},), but got {array.shape}.")
-
-    def _flat(self, place: tuple[int, ...]) -> int:
-        if len(place) != len(self.shape):
-            raise IndexError(f"a point of this grid has {len(self.shape)} indices, but got {place}.")
-        inside = [range(size)[index] for index, size in zip(place, self.shape, strict=True)]
-        return int(np.ravel_multi_index(inside, self.shape))
 
 
 def kept_losses(description: Iterable[KeptSamples], shape: tuple[int, ...]) -> dict[str, KeptLosses]:

@@ -52,10 +52,7 @@ class AdaptiveSampling:
     def __init__(
         self, shape: tuple[int, ...], tolerance: float = 0.01, *, relative: bool = False, seed: int = 0
     ) -> None:
-        self.shape = shape
-        self.tolerance = tolerance
-        self.relative = relative
-        self.seed = seed
+        self.shape, self.tolerance, self.relative, self.seed = shape, tolerance, relative, seed
         self._levels = GridLevels.of(shape)
         self._asked: Bool[np.ndarray, "ny nx"] = np.zeros(self._levels.shape, bool)
         self._first = self._levels.is_first
