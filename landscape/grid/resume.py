@@ -140,30 +140,29 @@ def _carried_over(stored: LandscapeData, fresh: LandscapeData) -> tuple[Landscap
     # stay failed, with their tracebacks; interpolated ones are no measurements and become pending.
     shared = Overlap(stored, fresh.x, fresh.y)
     axes = []
-    for (old, new), (old_rows, new_rows) in zip(shared.pairs, shared.found, strict=True):
-        axes.append(new.copy())
-        axes[-1][new_rows] = old[old_rows]
+    for (before, now), (rows_before, rows_now) in zip(shared.pairs, shared.found, strict=True):
+        axes.append(now.copy())
+        axes[-1][rows_now] = before[rows_before]
     metrics = {name: np.full(fresh.shape, np.nan) for name in stored.metrics if name != LOSS_ERROR}
     status = np.zeros(fresh.shape, np.uint8)
-    before, now = (np.ix_(*indices) for indices in zip(*shared.found, strict=True))
-    kept = np.isin(stored.status[before], _KEPT)
-    status[now] = np.where(kept, stored.status[before], np.uint8(PointStatus.PENDING))
+    old, new = (
+        np.arange(data.status.size).reshape(data.shape)[np.ix_(*rows)].reshape(-1)
+        for data, rows in zip((stored, fresh), zip(*shared.found, strict=True), strict=True)
+    )
+    kept = np.isin(stored.status.flat[old], _KEPT)
+    status.flat[new[kept]] = stored.status.flat[old[kept]]
     for name, values in metrics.items():
-        values[now] = np.where(kept, stored.metrics[name][before], np.nan)
+        values.flat[new[kept]] = stored.metrics[name].flat[old[kept]]
     attributes = {name: value for name, value in stored.attributes.items() if name != UNDER_WAY}
     attributes |= {name: fresh.attributes[name] for name in ("identity", UNDER_WAY) if name in fresh.attributes}
-    old_places, new_places = (
-        np.arange(data.status.size).reshape(data.shape)[indices].reshape(-1).tolist()
-        for data, indices in ((stored, before), (fresh, now))
-    )
     text = (
         f"from {grid_text(stored.x, stored.y)} to {grid_text(fresh.x, fresh.y)}: {shared.kept:,} of "
         f"{shared.measured:,} measured points are kept"
     )
-    places = dict(zip(old_places, new_places, strict=True))
+    places = dict(zip(old.tolist(), new.tolist(), strict=True))
     labels = {
-        error_label("grid", place_on_grid(old, stored.shape)): error_label("grid", place_on_grid(new, fresh.shape))
-        for old, new in (places.items() if stored.errors else ())
+        error_label("grid", place_on_grid(before, stored.shape)): error_label("grid", place_on_grid(now, fresh.shape))
+        for before, now in (places.items() if stored.errors else ())
     }
     carried = replace(
         stored,

@@ -79,9 +79,11 @@ class Chunks(ABC):
 class SpooledChunks(Chunks):
     """Chunks in memory, from 32 MiB on in a temporary file that vanishes with its process, or in a journal."""
 
-    def __init__(self) -> None:
+    def __init__(self, chunks: Iterable[tuple[int, bytes]] = ()) -> None:
         self.nbytes, self._spool = 0, _spool()
         self._places: dict[int, _Place] = {}
+        for flat, chunk in chunks:
+            self.add(flat, chunk)
 
     def items(self, wanted: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
         for flat in self if wanted is None else wanted:

@@ -137,19 +137,13 @@ class KeptLosses:
 
     def moved(self, shape: tuple[int, ...], places: Mapping[int, int]) -> KeptLosses:
         """Returns the losses on another grid; ``places`` maps the flat index of each kept point to a new one."""
-        chunks = self.chunks.items(flat for flat in self.chunks if flat in places)
-        return self._holding(shape, ((places[flat], chunk) for flat, chunk in chunks))
+        kept = self.chunks.items(flat for flat in self.chunks if flat in places)
+        return replace(self, shape=shape, chunks=SpooledChunks((places[flat], chunk) for flat, chunk in kept))
 
     def detached(self) -> KeptLosses:
         """Returns the losses apart from any landscape file, so that their file can be replaced."""
         is_apart = isinstance(self.chunks, SpooledChunks)
-        return self if is_apart else self._holding(self.shape, self.chunks.readable())
-
-    def _holding(self, shape: tuple[int, ...], chunks: Iterable[tuple[int, bytes]]) -> KeptLosses:
-        kept = replace(self, shape=shape, chunks=SpooledChunks())
-        for flat, chunk in chunks:
-            kept.chunks.add(flat, chunk)
-        return kept
+        return self if is_apart else replace(self, chunks=SpooledChunks(self.chunks.readable()))
 
     def check(self, shape: tuple[int, ...]) -> None:
         if self.shape != shape:

@@ -320,6 +320,8 @@ def test_groups_of_a_function_are_measured_on_the_new_points_where_it_is_passed_
 
     plane, path = random_line(batch_norm()[1], seed=1), tmp_path / "a.h5"
     before = evaluate(plane, batch_norm, size=3, output=path, groups=groups, **HOW)
+    with pytest.raises(ValueError, match="groups must be given: the function that made those"):
+        refine(path, batch_norm, factor=2, plane=plane, **HOW)
     odd = refine(path, batch_norm, factor=2, plane=plane, groups=groups, **HOW)
     np.testing.assert_array_equal(odd["loss[1]"][::2], before["loss[1]"])
     assert np.isfinite(odd["loss[1]"]).all()

@@ -144,10 +144,14 @@ def test_a_difference_of_sums_is_a_sum(tmp_path):
 @pytest.mark.slow
 def test_refined_and_widened(tmp_path):
     path, on = tmp_path / "kept.h5", plane()
-    before = measure(on=on, output=path, groups="target")
+    before = measure(on=on, output=path, groups="target", num_samples={"train": 64, "test": 30})
     loaded = Landscape.load(path)
     finer = refine(path, both, factor=2, plane=on, progress=False, device_ids=[0])
     assert finer.loss.shape == (5, 7)
+    assert [item["num_samples"] for item in finer.attributes["datasets"]] == [64, 30]
+    for name in ("loss", "loss@test", "loss[2]@test"):
+        np.testing.assert_array_equal(finer[name][::2, ::2], before[name])
+        assert np.isfinite(finer[name]).all()
     for name, suffix in (("train", ""), ("test", "@test")):
         np.testing.assert_array_equal(finer.samples(name).losses()[::2, ::2], before.samples(name).losses())
         np.testing.assert_allclose(
@@ -305,19 +309,3 @@ def test_the_file_holds_the_loss_of_each_class(tmp_path):
         evaluate(on, both, output=path, groups=lambda inputs, targets: targets % 3 % 2 * 2, **OPTIONS)
     with pytest.raises(LandscapeIdentityError, match=r"groups: the file has .*, this run nothing"):
         evaluate(on, both, output=path, **OPTIONS)
-
-
-@pytest.mark.slow
-def test_refining_keeps_data_sets_and_groups(tmp_path):
-    path, on = tmp_path / "fine.h5", plane()
-    options = {**OPTIONS, "size": 3}
-    before = evaluate(on, both, output=path, groups="target", num_samples={"train": 64, "test": 30}, **options)
-    finer = refine(path, both, factor=2, plane=on, progress=False, device_ids=[0])
-    assert [item["num_samples"] for item in finer.attributes["datasets"]] == [64, 30]
-    for name in ("loss", "loss@test", "loss[2]@test"):
-        np.testing.assert_array_equal(finer[name][::2, ::2], before[name])
-        assert np.isfinite(finer[name]).all()
-    other = tmp_path / "function.h5"
-    evaluate(on, both, output=other, groups=lambda inputs, targets: targets // 2, **options)
-    with pytest.raises(ValueError, match="groups must be given: the function that made those"):
-        refine(other, both, factor=2, plane=on, progress=False, device_ids=[0])
