@@ -190,7 +190,7 @@ def compare(
     **options: Any,
 ) -> Sequence[Any]:
     """Says which recipe ends in the flatter minimum; after an interruption the same command continues."""
-    from ..comparison.facts import summaries_text
+    from ..comparison.comparison import summaries_text
     from ..functions import compare as measure
 
     asked = recipes_of(recipes, paired=paired)

@@ -82,7 +82,7 @@ _READ: Mapping[str, Callable[[str, Any], Any]] = {
 def _values(measured: Any) -> dict[str, Any]:
     from ..record.record import Record
 
-    *_, values_of = facts_of(measured.schema.kind if isinstance(measured, Record) else LANDSCAPE)
+    *_, values_of = facts_of(measured.kind if isinstance(measured, Record) else LANDSCAPE)
     return values_of(measured)
 
 

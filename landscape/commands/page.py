@@ -40,8 +40,7 @@ ENDINGS = (".html", ".htm")
 
 
 def charts() -> dict[FileKind, Chart]:
-    from ..comparison.comparison import Comparison
-    from ..comparison.facts import comparison_json, comparison_text
+    from ..comparison.comparison import Comparison, comparison_json, comparison_text
     from ..curvature.curvature import Curvature
     from ..curvature.facts import curvature_json, curvature_text
     from ..interactive.watch import Chart

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import html
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 
@@ -43,10 +41,6 @@ _ONE_EACH = (
     "this is about these two networks, not about the recipes: another seed may turn it round. Give at least "
     f"{FEWEST} networks of each."
 )
-
-_Needed: TypeAlias = Callable[..., int | None]
-"""Tells how many would show an effect, in an interval of that confidence."""
-_UNKNOWN: _Needed = functools.partial(count_needed, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -84,6 +78,18 @@ class Answer:
     # How many networks of each (or, for one network of each, directions) would show a difference of a tenth of the mean
     # in four of five cases; None where that is not known.
     needed: int | None
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """How a pair differs, its method and reason as an ``Answer`` has them, and what says how many show an effect."""
+
+    estimate: Estimate
+    method: str = ""
+    reason: str = ""
+    spread: float = math.nan
+    effect: float = math.nan
+    sides: int = 1
 
 
 class Answers(tuple[Answer, ...]):
@@ -138,12 +144,11 @@ def band_of(
 def answer_pairs(data: ComparisonData, measure: str = RISE) -> Answers:
     pairs = list(itertools.combinations(data.attributes["recipes"], 2))
     differences = [_difference(data, measure, pair) for pair in pairs]
-    corrected = holm([estimate.p_value for estimate, *_ in differences], data.attributes["confidence"])
+    corrected = holm([found.estimate.p_value for found in differences], data.attributes["confidence"])
     return Answers(_answer(measure, *parts) for parts in zip(pairs, differences, corrected, strict=True))
 
 
-def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> tuple[Estimate, str, str, _Needed]:
-    """Returns how a pair differs, the method and a reason, as an ``Answer`` has them, and how many are needed."""
+def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> _Difference:
     rows = [rows_of(data, recipe, measure) for recipe in pair]
     of_all, lines, of_lines = values_of(data, measure), rises_of(data), measure == RISE
     values = [of_all[of_recipe] for of_recipe in rows]
@@ -157,18 +162,17 @@ def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> tu
     if any(np.isnan(item).any() for item in values):
         remedy = "; measure it with trace_lines=30" if measure == "trace" and np.isnan(of_all).all() else ""
         reason = f"for some networks there is no {measure}: {measure_text(data, measure)}{remedy}"
-        return unknown, "", reason, _UNKNOWN
+        return _Difference(unknown, reason=reason)
     both = in_pairs(data, *pair, measure)
     if both is not None and len(both[0]) >= FEWEST:
         apart = lines[both[0]] - lines[both[1]]
         each = apart.mean(1) if of_lines else of_all[both[0]] - of_all[both[1]]
         estimate = crossed_mean(apart) if of_lines else mean(each)
-        needed = functools.partial(count_needed, float(each.std(ddof=1)), effect, floor=estimate.floor)
-        return estimate, PAIRED, caution, needed
+        return _Difference(estimate, PAIRED, caution, float(each.std(ddof=1)), effect)
     if min(counts) >= FEWEST:
         estimate = crossed_difference(*(lines[of_recipe] for of_recipe in rows)) if of_lines else welch(*values)
         spread = math.sqrt(sum(float(item.var(ddof=1)) for item in values) / 2)
-        return estimate, WELCH, caution, functools.partial(count_needed, spread, effect, floor=estimate.floor, sides=2)
+        return _Difference(estimate, WELCH, caution, spread, effect, sides=2)
     if counts == [1, 1] and of_lines:
         weights = data.block_size if data.block_size.size else np.ones(1)
         counted = weights > 0  # a block in which no sample counts has no loss
@@ -177,17 +181,14 @@ def _difference(data: ComparisonData, measure: str, pair: tuple[str, str]) -> tu
         blocks = bootstrap_difference(one, other, weights[counted], seed=int(data.attributes["seed"]))
         between = float((lines[rows[0][0]] - lines[rows[1][0]]).std(ddof=1)) if lines.shape[1] > 1 else math.nan
         method = BOOTSTRAP if data.block_size.size else OF_DIRECTIONS
-        needed = functools.partial(count_needed, between, effect, floor=blocks.floor)
-        return replace(blocks, value=unknown.value), method, _ONE_EACH, needed
+        return _Difference(replace(blocks, value=unknown.value), method, _ONE_EACH, between, effect)
     few = " and ".join(f"{count} of {name}" for name, count in zip(pair, counts, strict=True) if count < FEWEST)
-    return unknown, "", f"an interval needs at least {FEWEST} networks of each, but there are {few}", _UNKNOWN
+    return _Difference(unknown, reason=f"an interval needs at least {FEWEST} networks of each, but there are {few}")
 
 
-def _answer(
-    measure: str, pair: tuple[str, str], difference: tuple[Estimate, str, str, _Needed], corrected: Corrected
-) -> Answer:
-    estimate, method, reason, needed = difference
-    low, high = estimate.interval(corrected.confidence)
+def _answer(measure: str, pair: tuple[str, str], found: _Difference, corrected: Corrected) -> Answer:
+    estimate, confidence = found.estimate, corrected.confidence
+    low, high = estimate.interval(confidence)
     if math.isnan(low):
         verdict = NO_INTERVAL
     elif not corrected.differs:
@@ -196,9 +197,10 @@ def _answer(
         # One word for all pairs: which of the two is the flatter one.
         words, (lower, higher) = MEASURES[measure], pair if estimate.value < 0 else pair[::-1]
         verdict = f"{higher} is {words.higher}" if words.lower == "sharper" else f"{lower} is {words.lower}"
+    needed = count_needed(found.spread, found.effect, confidence=confidence, floor=estimate.floor, sides=found.sides)
     return Answer(
-        *pair, measure, estimate.value, low, high, corrected.confidence, corrected.p_value, method, verdict, reason,
-        needed(confidence=corrected.confidence),
+        *pair, measure, estimate.value, low, high, confidence, corrected.p_value, found.method, verdict, found.reason,
+        needed,
     )  # fmt: skip
 
 

@@ -27,7 +27,6 @@ _LARGEST = 1e60  # squares of squares of it are numbers still
 MOST_BLOCKS = 64
 _MOST_SAMPLES = 2**53
 _NAMED = 8
-_OTHER_PAIRS = "Give another output= to keep both, or overwrite=True."
 _LINE = ("network", "direction")
 
 
@@ -112,7 +111,7 @@ class ComparisonData(Record, kind=COMPARISON, coordinates=("t",), key=("recipe",
             shown = ", ".join(f"{joined.recipe[row]} {names[row]}" for row in further[:_NAMED])
             warn_user(
                 f"the file holds {len(further)} more networks than were given, which count too: {shown}"
-                f"{', ...' if len(further) > _NAMED else ''}. {_OTHER_PAIRS}",
+                f"{', ...' if len(further) > _NAMED else ''}. Give another output= to keep both, or overwrite=True.",
             )
         return joined
 
@@ -233,7 +232,3 @@ def block_names(metrics: Container[str]) -> list[str]:
     """Returns what the losses of the blocks are called; nothing where samples are not told apart."""
     names = [name_in_group("loss", block) for block in range(MOST_BLOCKS)]
     return [name for name in names if name in metrics]
-
-
-def block_sizes(weights: Float64[np.ndarray, " samples"], blocks: int) -> Float64[np.ndarray, " blocks"]:
-    return np.array([weights[block::MOST_BLOCKS].sum() for block in range(blocks)], np.float64)

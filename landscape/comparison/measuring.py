@@ -33,7 +33,7 @@ from ..record.record import record_format
 from ..record.run import Run
 from ..record.writer import output_file
 from .comparison import Comparison
-from .data import TRACE, TRACE_LINES, ComparisonData, InBlocks, block_names, block_sizes, left_out
+from .data import MOST_BLOCKS, TRACE, TRACE_LINES, ComparisonData, InBlocks, block_names, left_out
 from .networks import Recipes, as_states, find_recipes
 
 _OF_SETTINGS = ("radius", "normalization", "seed", "directions", "confidence", "rise")
@@ -63,11 +63,8 @@ def compare_recipes(
             "thousandth of itself, which is less than that precision rounds away."
         )
     run, given = Run.checked(chosen), find_recipes(recipes)
-    path = (
-        None
-        if output is None
-        else output_file(output, [entry.reader for entry in given.entries], rehearsal=run.rehearsal)
-    )
+    inputs = [entry.reader for entry in given.entries]
+    path = None if output is None else output_file(output, inputs, rehearsal=run.rehearsal)
     attributes = {"samples": chosen["samples"], **function_attribute(callback_fn)}
     count = len(given.entries) * chosen["directions"] * chosen["points"]
     with open_record(record_format(ComparisonData), path, run) as stored:
@@ -126,12 +123,13 @@ class ComparisonExperiment(Experiment[ComparisonData]):
             "paired": list(self.recipes.paired),
             "identity": identity,
         }
+        counted = np.ones(description.num_samples) if weights is None else weights
         columns = {
             "recipe": [entry.recipe for entry in self.recipes.entries],
             "name": [entry.name for entry in self.recipes.entries],
             "sha256": [state.sha256() for state in self.states],
             "t": places,
-            "block_size": block_sizes(np.ones(description.num_samples) if weights is None else weights, blocks),
+            "block_size": [counted[block::MOST_BLOCKS].sum() for block in range(blocks)],
         }
         return ComparisonData.empty(columns, {"direction": settings["directions"]}, attributes).continuing(stored)
 
@@ -146,7 +144,8 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         return todo
 
     def forecast(self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run) -> str:
-        return self._forecast(record, todo, pool, max(origin.measured.seconds for origin in pool.measure_origin()))
+        self.seconds = max(origin.measured.seconds for origin in pool.measure_origin())
+        return self._forecast(record, todo, pool)
 
     def results(
         self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run
@@ -162,7 +161,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
             try:
                 for line in self._lines(record, row, pool, run):
                     if not announced:
-                        yield self._forecast(record, todo, pool, self.seconds)
+                        yield self._forecast(record, todo, pool)
                         announced = True
                     yield line
             except _FAILURES as error:
@@ -234,7 +233,18 @@ class ComparisonExperiment(Experiment[ComparisonData]):
             self._load(pool, state, chunk)
             if not origin:
                 origin = self._measure_network(data, row, pool)
-            yield from _along(data, row, chunk, origin, pool, run)
+            found: dict[int, dict[int, Result]] = {number: {} for number in chunk}
+            tasks = (
+                PointTask((number, point), _at(len(chunk), place, t))
+                for place, number in run.in_time(enumerate(chunk))
+                for point, t in enumerate(data.t.tolist())
+                if point != len(data.t) // 2
+            )
+            for result in pool.run(tasks):
+                number, point = cast("tuple[int, int]", result.key)
+                found[number][point] = result
+                if len(found[number]) == len(data.t) - 1:
+                    yield functools.partial(_keep_line, row, number, origin, found.pop(number))
 
     def _measure_network(self, data: ComparisonData, row: int, pool: Pool) -> dict[str, float]:
         """Returns what is measured of the network that is loaded; its loss must be the file's, if that has it."""
@@ -250,14 +260,12 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         self.seconds = max(item.measured.seconds for item in origins)
         return origin
 
-    def _forecast(
-        self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, seconds: float
-    ) -> str:
+    def _forecast(self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool) -> str:
         settings, networks, pending = self.settings, len(self.states), int(todo.sum())
         points = pending * (settings["points"] - 1) + int(todo.any(1).sum())
         points += 2 * settings["trace_lines"] * sum(_lacks_trace(record, row, settings) for row in range(networks))
-        tasks = f"{networks} networks x {settings['directions']} lines"
-        return forecast_text(tasks, networks * settings["directions"] - pending, points, "point", seconds, pool.workers)
+        tasks, lines = f"{networks} networks x {settings['directions']} lines", networks * settings["directions"]
+        return forecast_text(tasks, lines - pending, points, "point", self.seconds, pool.workers)
 
 
 def _reasons(data: ComparisonData, out: Mapping[int, str]) -> str:
@@ -301,27 +309,8 @@ def _keep_failure(row: int, directions: int, error: Exception, data: ComparisonD
     return int(failed.sum())
 
 
-def _along(
-    data: ComparisonData, row: int, chunk: Sequence[int], origin: Mapping[str, float], pool: Pool, run: Run
-) -> Iterator[Keep]:
-    found: dict[int, dict[int, Result]] = {number: {} for number in chunk}
-    tasks = (
-        PointTask((number, point), _at(len(chunk), place, t))
-        for place, number in run.in_time(enumerate(chunk))
-        for point, t in enumerate(data.t.tolist())
-        if point != len(data.t) // 2
-    )
-    for result in pool.run(tasks):
-        number, point = cast("tuple[int, int]", result.key)
-        found[number][point] = result
-        if len(found[number]) == len(data.t) - 1:
-            yield functools.partial(_keep_line, row, number, origin, found.pop(number))
-
-
 def _at(axes: int, place: int, t: float) -> tuple[float, ...]:
-    coordinates = [0.0] * axes
-    coordinates[place] = t
-    return tuple(coordinates)
+    return tuple(t if axis == place else 0.0 for axis in range(axes))
 
 
 def _lacks_trace(data: ComparisonData, row: int, settings: Mapping[str, Any]) -> bool:

@@ -70,14 +70,9 @@ def record_text(record: Record, about: Rows, found: Rows = (), last: Rows = ()) 
 
 
 def curvature_json(curvature: CurvatureData) -> dict[str, Any]:
-    """Returns the facts as JSON values; null stands for NaN, for infinities, and for what is absent.
+    """Returns the facts of ``record_json``, and by the name of each column a list with a value for each set of weights.
 
-    Its names: ``summary_version``, ``kind`` ("curvature"), ``file``, ``complete``, ``points`` (how many have each
-    status), a list with a value for each set of weights of ``number``, ``status``, ``loss``, ``gradient_norm``,
-    ``eigenvalues`` (largest first, then the lowest), ``residuals``, ``angle_bound``, ``share_seen_by_optimizer`` (in
-    files of earlier versions), ``converged``, ``trace``, ``trace_low`` and ``trace_high`` (its 95 % interval),
-    ``products`` and ``forward_passes``, ``density`` (``probes`` and ``steps``), ``errors`` (places), and ``attributes``
-    as the file has them.
+    ``density`` has ``probes`` and ``steps`` in place of the columns of the density.
     """
     others = ("status", "converged", "density_nodes", "density_weights")
     columns = {name: values for name, values in curvature.columns.items() if name not in others}
@@ -91,9 +86,14 @@ def curvature_json(curvature: CurvatureData) -> dict[str, Any]:
 
 
 def record_json(record: Record, version: int, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the facts as JSON values; null stands for NaN, for infinities, and for what is absent.
+
+    Its names: ``summary_version``, ``kind`` ("curvature", ...), ``file``, ``complete``, ``points`` (how many have each
+    status), those of ``found``, ``errors`` (places), and ``attributes`` as the file has them.
+    """
     facts = {
         "summary_version": version,
-        "kind": record.schema.kind.word,
+        "kind": record.kind.word,
         "file": None if record.path is None else str(record.path),
         "complete": record.complete,
         "points": {status.name.lower(): count for status, count in record.status_counts.items()},

@@ -17,8 +17,7 @@ from collectors.errors import LandscapeError
 from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, name_in_set
 
 from ..record import hdf5
-from ..record.attributes import check_attributes
-from ..record.checks import PointStatus, ordered
+from ..record.checks import PointStatus, check_attributes, ordered
 from ..record.whole_file import GivenPath, Image, path_of, read_whole
 from ..record.writer import FileFormat, save_whole
 from .checkpoints import CheckpointsData, OriginData

@@ -135,9 +135,7 @@ def _shortened(traceback: bytes) -> bytes:
 def _is_native(value: Any) -> bool:
     if isinstance(value, str):
         return value.isprintable()
-    if isinstance(value, int) and not isinstance(value, bool):
-        return -(2**63) <= value < 2**63
-    return isinstance(value, bool | float)
+    return isinstance(value, float) or (isinstance(value, int) and -(2**63) <= value < 2**63)
 
 
 def _json(label: str, value: Any) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import re
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from collectors.files import system
 from collectors.files.places import check_directory
@@ -19,7 +17,6 @@ from workers.measurement_plan import MeasurementPlan
 
 from .whole_file import read_file_attributes
 
-Door = TypeVar("Door", bound=Callable[..., Any])
 Check = Callable[[str, Any], Any]
 """Of what an error calls a value, and the value, which it returns."""
 _OF_POINTS = ("groups", "extremes", "keep_samples", "buffers", "recalibration_batch_size", "precision")
@@ -64,25 +61,6 @@ class Option:
     def or_none(self, typed: Any, help: str = "", **changes: Any) -> Option:
         check = optional(self.checked)
         return replace(self, default=None, check=check, help=help, typed=typed, words=self.choices, **changes)
-
-
-def show_options(function: Door, options: Mapping[str, Option], types: Mapping[str, Any]) -> Door:
-    """Puts options into the signature and the text of a function or a class that takes them as ``**options``."""
-
-    def explain(line: re.Match[str]) -> str:
-        texts = (f"{name}: {option.text}" for name, option in options.items())
-        deeper = f"{line[1]}    "
-        return "\n".join(textwrap.fill(text, 120, initial_indent=line[1], subsequent_indent=deeper) for text in texts)
-
-    signature = inspect.signature(function)
-    first = [item for item in signature.parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD]
-    shown = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=types[name])
-        for name, option in options.items()
-    ]
-    function.__signature__ = signature.replace(parameters=[*first, *shown])  # type: ignore[attr-defined]
-    function.__doc__ = re.sub(r"^( *)\*\*options: .*$", explain, function.__doc__ or "", flags=re.MULTILINE)
-    return function
 
 
 def check_useful(method: str, given: Mapping[str, Any], table: Mapping[str, Option]) -> None:

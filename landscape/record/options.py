@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
+import re
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from collectors.validation import check_bool, check_device_ids
 from workers.curvature.products import MATRICES
@@ -17,7 +19,6 @@ from ..planes.directions import NORMALIZATIONS
 from ..planes.extent import check_limits, check_margin
 from ..planes.further_runs import check_also
 from .option import (
-    Door,
     Option,
     at_least,
     check_above_zero,
@@ -30,7 +31,6 @@ from .option import (
     check_stem,
     limited,
     optional,
-    show_options,
 )
 from .option_kinds import (
     ChangeOptions,
@@ -43,6 +43,8 @@ from .option_kinds import (
     RunCurvatureOptions,
 )
 from .run import duration_seconds
+
+Door = TypeVar("Door", bound=Callable[..., Any])
 
 OPTIONS: Mapping[str, Option] = {
     "num_samples": Option(None, check_num_samples, "samples that a value is averaged over; None means all of the data "
@@ -292,7 +294,24 @@ def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
 
 
 def documented(*kinds: type[Any]) -> Callable[[Door], Door]:
-    """Lets ``help`` show the options of the kinds, which the function takes as ``**options``."""
+    """Puts the options of the kinds into signature and text of what takes them as ``**options``, so for ``help``."""
     options = {name: option for kind in kinds for name, option in options_of(kind).items()}
     types = {name: hint for kind in kinds for name, hint in get_type_hints(kind).items()}
-    return functools.partial(show_options, options=options, types=types)
+    shown = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=types[name])
+        for name, option in options.items()
+    ]
+
+    def explain(line: re.Match[str]) -> str:
+        texts = (f"{name}: {option.text}" for name, option in options.items())
+        deeper = f"{line[1]}    "
+        return "\n".join(textwrap.fill(text, 120, initial_indent=line[1], subsequent_indent=deeper) for text in texts)
+
+    def show(door: Door) -> Door:
+        signature = inspect.signature(door)
+        first = [item for item in signature.parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD]
+        door.__signature__ = signature.replace(parameters=[*first, *shown])  # type: ignore[attr-defined]
+        door.__doc__ = re.sub(r"^( *)\*\*options: .*$", explain, door.__doc__ or "", flags=re.MULTILINE)
+        return door
+
+    return show

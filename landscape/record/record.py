@@ -21,8 +21,7 @@ from collectors.files.remote_path import RemotePath
 from collectors.shapes import UInt8
 
 from . import hdf5
-from .attributes import check_attributes
-from .checks import PointStatus, check_array, check_status
+from .checks import PointStatus, check_array, check_attributes, check_status
 from .driver import Stored
 from .hdf5 import FileKind
 from .identity import plan_change
@@ -48,21 +47,6 @@ class Column:
         return np.full(shape, np.nan if self.dtype is np.float64 else 0, self.dtype)
 
 
-@dataclass(frozen=True)
-class Schema:
-    """What a kind of file holds."""
-
-    kind: FileKind
-    columns: Mapping[str, Column]  # by name, in the order of the file
-    coordinates: tuple[str, ...]  # the columns that are those of the axis of their name; the file's scales
-    key: tuple[str, ...]  # the columns that identify a row; their axis is the one along which records are joined
-
-    @property
-    def rows(self) -> str:
-        """The axis along which records are joined."""
-        return self.columns[self.key[0]].axes[0]
-
-
 def column(*axes: str, dtype: type = np.float64, place: str = "", optional: bool = False) -> Any:
     """Declares a column in the body of a ``Record``; its place in the file is by default its name."""
     return Column(axes, dtype, place, optional)
@@ -71,11 +55,15 @@ def column(*axes: str, dtype: type = np.float64, place: str = "", optional: bool
 class Record:
     """Measurements over named axes; NaN where nothing is measured.
 
-    A subclass names the kind of its file, its coordinates and its key, as ``Schema`` explains them, and declares its
-    columns in the order of the file. One of them is ``status``, whose first axis is that of the rows.
+    A subclass names the kind of its file, its coordinates and its key, and declares its columns in the order of the
+    file. One of them is ``status``, whose first axis is that of the rows.
     """
 
-    schema: ClassVar[Schema]  # what its file holds
+    kind: ClassVar[FileKind]  # of its file
+    declared: ClassVar[Mapping[str, Column]]  # its columns by name, in the order of the file
+    coordinates: ClassVar[tuple[str, ...]]  # the columns that are those of the axis of their name; the file's scales
+    key: ClassVar[tuple[str, ...]]  # the columns that identify a row
+    row_axis: ClassVar[str]  # the axis of the key, along which records are joined
     data_class: ClassVar[type[Record]]  # the subclass that declared the columns
     status: UInt8[np.ndarray, ...]
 
@@ -85,8 +73,9 @@ class Record:
         super().__init_subclass__(**more)
         if kind is not None:
             declared = {name: item for name, item in vars(cls).items() if isinstance(item, Column)}
-            columns = {name: replace(item, place=item.place or name) for name, item in declared.items()}
-            cls.schema, cls.data_class = Schema(kind, columns, coordinates, key), cls
+            cls.declared = {name: replace(item, place=item.place or name) for name, item in declared.items()}
+            cls.kind, cls.coordinates, cls.key, cls.data_class = kind, coordinates, key, cls
+            cls.row_axis = cls.declared[key[0]].axes[0]
 
     def __init__(
         self,
@@ -94,7 +83,7 @@ class Record:
         errors: Mapping[str, str] | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
-        vars(self).update({name: columns[name] for name in self.schema.columns})
+        vars(self).update({name: columns[name] for name in self.declared})
         self.errors = dict(errors or {})  # tracebacks by place, such as "number/3"
         self.attributes = dict(attributes or {})
         self.path: AnyPath | None = None  # the file that it was read from
@@ -107,7 +96,7 @@ class Record:
         attributes: Mapping[str, Any] | None = None,
     ) -> Self:
         """Returns an unmeasured record of the ``known`` columns; ``sizes`` are of axes these lack, 0 by default."""
-        columns = cls.schema.columns
+        columns = cls.declared
         lengths = dict(sizes or {})
         for name, values in known.items():
             lengths |= zip(columns[name].axes, np.shape(values), strict=True)
@@ -120,12 +109,12 @@ class Record:
     @property
     def columns(self) -> dict[str, np.ndarray]:
         """All arrays of numbers by name, in the order of the file."""
-        return {name: getattr(self, name) for name, item in self.schema.columns.items() if item.dtype is not str}
+        return {name: getattr(self, name) for name, item in self.declared.items() if item.dtype is not str}
 
     @property
     def sizes(self) -> dict[str, int]:
         """The length of each axis."""
-        pairs = ((self.schema.columns[name].axes, values.shape) for name, values in self.columns.items())
+        pairs = ((self.declared[name].axes, values.shape) for name, values in self.columns.items())
         return {axis: size for axes, shape in pairs for axis, size in zip(axes, shape, strict=True)}
 
     @property
@@ -146,18 +135,17 @@ class Record:
     @property
     def places(self) -> dict[tuple[Any, ...], int]:
         """The row of each key."""
-        columns = (np.asarray(getattr(self, name)).tolist() for name in self.schema.key)
+        columns = (np.asarray(getattr(self, name)).tolist() for name in self.key)
         return {key: row for row, key in enumerate(zip(*columns, strict=True))}
 
     def place_of(self, row: int) -> str:
         """Returns under which name a row has its error: its coordinate, or, where it has none, its index."""
-        rows = self.schema.rows
-        return f"{rows}/{getattr(self, rows)[row] if rows in self.schema.coordinates else row}"
+        return f"{self.row_axis}/{getattr(self, self.row_axis)[row] if self.row_axis in self.coordinates else row}"
 
     def validate(self) -> None:
         """Raises an error that names what does not fit of shapes, types, status and attributes, and what would."""
         sizes: dict[str, int] = {}
-        for name, item in self.schema.columns.items():
+        for name, item in self.declared.items():
             values = getattr(self, name)
             found = (len(values),) if item.dtype is str else values.shape
             for axis, size in zip(item.axes, found, strict=False):
@@ -167,8 +155,8 @@ class Record:
                 check_array(name, values, shape, item.dtype)
             elif found != shape:
                 raise ValueError(f"{name} must be {shape[0]} texts, but got {len(values)}.")
-        if not sizes[self.schema.rows]:
-            raise ValueError(f"{self.schema.kind.word} must have at least one {self.schema.rows}.")
+        if not sizes[self.row_axis]:
+            raise ValueError(f"{self.kind.word} must have at least one {self.row_axis}.")
         check_status("status", self.status, self.status.shape)
         check_attributes(self.attributes)
 
@@ -187,26 +175,26 @@ class Record:
 
     def joined(self, stored: Self) -> Self:
         """Returns both records' rows, sorted if they are coordinates, with what ``stored``, of one identity, holds."""
-        schema, rows, now, before = self.schema, self.schema.rows, self.places, stored.places
+        now, before = self.places, stored.places
         keys = [*now, *(key for key in before if key not in now)]
-        if rows in schema.coordinates:
+        if self.row_axis in self.coordinates:
             keys.sort()
         known: dict[str, Any] = {}
-        for name, item in schema.columns.items():
-            if rows not in item.axes:
+        for name, item in self.declared.items():
+            if self.row_axis not in item.axes:
                 known[name] = getattr(self, name)
-            elif item.dtype is str or name in schema.key:
+            elif item.dtype is str or name in self.key:
                 mine, theirs = getattr(self, name), getattr(stored, name)
                 known[name] = [mine[now[key]] if key in now else theirs[before[key]] for key in keys]
         sizes = {axis: max(size, stored.sizes[axis]) for axis, size in self.sizes.items()}
         attributes = {**stored.attributes, **self.attributes}
         notes = [*(stored.attributes.get("notes") or ()), *self.attributes["notes"]]
-        notes += plan_change(stored.attributes, self.attributes, schema.kind)
+        notes += plan_change(stored.attributes, self.attributes, self.kind)
         attributes["notes"] = list(dict.fromkeys(notes))
         attributes |= {name: stored.attributes[name] for name in ("created", "versions") if name in stored.attributes}
         joined = self.empty(known, sizes, attributes)
         places = joined.places
-        for name in schema.columns.keys() - known.keys():
+        for name in self.declared.keys() - known.keys():
             values, found = getattr(joined, name), getattr(stored, name)
             for key, row in before.items():
                 values[(places[key], *map(slice, found.shape[1:]))] = found[row]
@@ -221,18 +209,18 @@ class Record:
 R = TypeVar("R", bound=Record)
 
 
-def record_format(kind: type[R]) -> FileFormat[R]:
-    return FileFormat(kind.schema.kind, functools.partial(read_record, kind), record_bytes, _FLUSH_SECONDS)
+def record_format(data_class: type[R]) -> FileFormat[R]:
+    return FileFormat(data_class.kind, functools.partial(read_record, data_class), record_bytes, _FLUSH_SECONDS)
 
 
 def record_bytes(record: Record) -> bytes:
     """Returns a record as the bytes of its file; equal records give equal bytes."""
     record.validate()
-    schema, buffer = record.schema, io.BytesIO()
+    buffer = io.BytesIO()
     with hdf5.file_in(buffer) as file:
-        hdf5.write_attributes(file, schema.kind, record.attributes, complete=record.complete)
+        hdf5.write_attributes(file, record.kind, record.attributes, complete=record.complete)
         groups = {"": file}
-        for name, column in schema.columns.items():
+        for name, column in record.declared.items():
             values = getattr(record, name)
             # HDF5 keeps no data of an array without elements, and would not say what its shape was.
             if not np.size(values) or (column.optional and np.isnan(values).all()):
@@ -243,25 +231,25 @@ def record_bytes(record: Record) -> bytes:
             if column.dtype is str:
                 values = hdf5.as_texts(values)
             dataset = hdf5.put(groups[folder], leaf, values)
-            if name in schema.coordinates:
+            if name in record.coordinates:
                 dataset.make_scale(name)
             for index, axis in enumerate(column.axes):
-                if axis in schema.coordinates and axis != name:
+                if axis in record.coordinates and axis != name:
                     dataset.dims[index].attach_scale(file[axis])
         hdf5.write_errors(file, record.errors)
         hdf5.write_digest(file)
     return buffer.getvalue()
 
 
-def read_record(kind: type[R], path: GivenPath) -> R:
+def read_record(data_class: type[R], path: GivenPath) -> R:
     place = path_of(path)
-    record = read_whole(place, kind.schema.kind, functools.partial(_read, kind))
+    record = read_whole(place, data_class.kind, functools.partial(_read, data_class))
     record.path = place
     return record
 
 
-def _read(kind: type[R], file: Any, size: int) -> R:
-    columns = kind.schema.columns
+def _read(data_class: type[R], file: Any, size: int) -> R:
+    columns = data_class.declared
     texts = {column.place.rpartition("/")[2] for column in columns.values() if column.dtype is str}
     reader = hdf5.BoundedReader(size, axes=3)
     stored, groups = reader.members(file, tuple(texts))
@@ -285,7 +273,7 @@ def _read(kind: type[R], file: Any, size: int) -> R:
             arrays[name] = tuple(text.decode("utf-8") for text in stored[column.place])
         else:
             arrays[name] = stored[column.place]
-    record = kind(arrays, hdf5.read_errors(reader, groups["errors"]), hdf5.read_attributes(file))
+    record = data_class(arrays, hdf5.read_errors(reader, groups["errors"]), hdf5.read_attributes(file))
     record.validate()
     return record
 
@@ -366,4 +354,4 @@ class ReadOnlyRecord(ReadOnly, Record):
             LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
             NotADirectoryError: the file's directory does not exist.
         """
-        return save_whole(path, lambda: record_bytes(self), self.schema.kind, overwrite=overwrite)
+        return save_whole(path, lambda: record_bytes(self), self.kind, overwrite=overwrite)

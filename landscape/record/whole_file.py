@@ -23,8 +23,7 @@ from collectors.validation import check_instance
 from .. import errors
 from ..replacing import first_bytes, not_replaced
 from . import hdf5
-from .attributes import check_attributes
-from .checks import PointStatus, check_axis, check_status
+from .checks import PointStatus, check_attributes, check_axis, check_status
 from .hdf5 import KINDS, LANDSCAPE, FileKind
 
 if TYPE_CHECKING:

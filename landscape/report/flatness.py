@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ..comparison.answers import INCONCLUSIVE, NO_INTERVAL, OF_ONE_EACH, PAIRED, Answer, in_pairs
-from ..comparison.comparison import Comparison
+from ..comparison.comparison import Comparison, what_shows
 from ..comparison.data import left_out, rows_of
-from ..comparison.facts import what_shows
 from ..curvature.data import CurvatureData
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus

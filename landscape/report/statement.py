@@ -140,7 +140,7 @@ class Evidence:
 
     @classmethod
     def of_curvature(cls, curvature: CurvatureData) -> Evidence:
-        places = {curvature.schema.columns[name].place: values for name, values in curvature.columns.items()}
+        places = {curvature.declared[name].place: values for name, values in curvature.columns.items()}
         return cls(_name(curvature), places, {"": curvature.attributes.get("num_samples")})
 
     def exact(self, formula: str, /, **places: str) -> Number:

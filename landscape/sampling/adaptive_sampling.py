@@ -11,8 +11,7 @@ import numpy as np
 
 from collectors.shapes import Bool, Float64, UInt8
 
-from ..record.attributes import SamplingReport
-from ..record.checks import PointStatus
+from ..record.checks import PointStatus, SamplingReport
 from .grids import SMOOTHNESS_TESTS, GridLevels
 from .refinement import Prediction, linear, nearest, predict
 from .sampling import coarse_to_fine

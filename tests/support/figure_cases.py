@@ -13,8 +13,7 @@ from landscape.drawing.camera import FLOOR
 from landscape.figures import save_figure
 from landscape.grid.checkpoints import CheckpointsData
 from landscape.grid.data import LOSS_ERROR, DirectionsData, LandscapeData
-from landscape.record.attributes import SamplingReport
-from landscape.record.checks import PointStatus
+from landscape.record.checks import PointStatus, SamplingReport
 from landscape.roles import FINAL_WEIGHTS
 from landscape.sampling.sampling import full_grid
 

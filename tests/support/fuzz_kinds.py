@@ -26,8 +26,8 @@ from collectors.run_directory.settings import LandscapeSettings
 from collectors.weights.foreign_checkpoint import read_checkpoint
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Comparison, Curvature, Landscape, Plane, pca_plane
+from landscape.comparison.comparison import comparison_json, comparison_text
 from landscape.comparison.data import MEASURES, ComparisonData
-from landscape.comparison.facts import comparison_json, comparison_text
 from landscape.curvature.data import CurvatureData
 from landscape.curvature.facts import curvature_json, curvature_text
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError, PlaneError
@@ -36,8 +36,7 @@ from landscape.functions import connect, measure_curvature
 from landscape.grid.landscape_file import landscape_bytes
 from landscape.grid.samples import KeptLosses
 from landscape.paths.path import Path as CurvePath
-from landscape.record.attributes import SamplingReport
-from landscape.record.checks import PointStatus
+from landscape.record.checks import PointStatus, SamplingReport
 from landscape.record.hdf5 import COMPARISON, CONTENTS, CURVATURE, LANDSCAPE
 from landscape.record.identity import check_identity
 from landscape.record.record import record_bytes

@@ -14,8 +14,7 @@ from figure_cases import build, build_line, build_unfinished
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from landscape import figures
-from landscape.record.attributes import SamplingReport
-from landscape.record.checks import PointStatus
+from landscape.record.checks import PointStatus, SamplingReport
 
 LONG = {
     "network": "ResNet-110-without-shortcuts-on-CIFAR-100-with-mixup-and-cutout-augmentation",

@@ -10,8 +10,7 @@ import pytest
 from scipy.interpolate import RegularGridInterpolator
 from who_is_there import with_ends, with_networks, with_runs
 
-from landscape.record.attributes import SamplingReport
-from landscape.record.checks import PointStatus, ordered
+from landscape.record.checks import PointStatus, SamplingReport, ordered
 
 pytestmark = pytest.mark.slow
 
