@@ -2,6 +2,7 @@
 
 import shutil
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -39,6 +40,12 @@ def large_batches():
 @pytest.fixture
 def recipes(small_batches, large_batches):
     return {"small": small_batches[:3], "large": large_batches[:3]}
+
+
+@pytest.fixture
+def pair(recipes):
+    """One network of each recipe."""
+    return {name: networks[:1] for name, networks in recipes.items()}
 
 
 def measure(recipes, callback=perceptron, **options):
@@ -145,20 +152,22 @@ def test_pairs_of_the_same_seed_and_three_recipes(small_batches, large_batches, 
     assert [answer.confidence for answer in found.table()] == asked
 
 
-def test_a_pair_without_an_interval_corrects_no_other(recipes, small_batches):
-    found = measure({**recipes, "few": small_batches[3:]})
+def test_fewer_than_three_have_no_interval_say_why_and_correct_no_other_pair(recipes, small_batches, large_batches):
+    found = measure({**recipes, "few": [small_batches[3], large_batches[3]]})
     first, *others = found.table()
     assert [answer.verdict for answer in others] == ["no interval", "no interval"]
     assert first.confidence == 0.95
     assert "corrected for" not in found.summary()
+    assert "an interval needs at least 3 networks of each, but there are 2 of few" in found.summary()
+    assert np.isfinite([item.low for item in found.means()]).tolist() == [True, True, False]
 
 
 def test_how_much_of_a_spread_comes_from_the_directions_is_said_of_each_recipe(recipes):
     """Networks of the first recipe differ by 1, those of the second by their directions alone."""
-    found = measure({name: own[:2] for name, own in recipes.items()})
+    found = measure({name: networks[:2] for name, networks in recipes.items()})
     loss, noise = np.zeros(found.loss.shape), np.random.default_rng(1).normal(0, 0.01, found.loss.shape[:2])
     loss[:, :, [0, -1]] = np.array([1.0, 2.0, 1.0, 1.0])[:, None, None] + noise[..., None]
-    columns = {name: getattr(found, name) for name in ComparisonData.schema.columns}
+    columns = {name: getattr(found, name) for name in ComparisonData.declared}
     found = Comparison(ComparisonData({**columns, "loss": loss}, attributes=found.attributes))
     first, second = found.summary().splitlines()[-2:]
     one, other = found.attributes["recipes"]
@@ -168,14 +177,13 @@ def test_how_much_of_a_spread_comes_from_the_directions_is_said_of_each_recipe(r
     assert "With 11 directions, a tenth of that spread's variance would come from which of them are drawn." in second
 
 
-def test_two_networks_answer_for_themselves_alone(recipes):
-    found = measure({name: own[:1] for name, own in recipes.items()})
+def test_two_networks_answer_for_themselves_alone(pair):
+    found = measure(pair)
     (answer,) = found.table()
     assert answer.method == "bootstrap over directions and samples"
     assert found.block_rise.shape == (2, 4, 64)
-    assert found.block_rise @ found.block_size / SAMPLES == pytest.approx(
-        (found.loss[:, :, 0] + found.loss[:, :, -1]) / 2 - found.loss[:, :, 2], abs=1e-6
-    )
+    rises = (found.loss[:, :, 0] + found.loss[:, :, -1]) / 2 - found.loss[:, :, 2]
+    assert found.block_rise @ found.block_size / SAMPLES == pytest.approx(rises, abs=1e-6)
     assert answer.low < answer.difference < answer.high
     assert "about these two networks, not about the recipes" in found.summary()
     assert "directions" in found.summary().splitlines()[-1]
@@ -191,32 +199,25 @@ def summed():
 
 
 @pytest.mark.parametrize("callback", [weighted, summed])
-def test_the_blocks_of_a_weighted_loss_and_of_a_sum_make_up_the_whole(callback, recipes):
-    found = measure({name: own[:1] for name, own in recipes.items()}, callback)
+def test_the_blocks_of_a_weighted_loss_and_of_a_sum_make_up_the_whole(callback, pair):
+    found = measure(pair, callback)
     rises = (found.loss[:, :, 0] + found.loss[:, :, -1]) / 2 - found.loss[:, :, 2]
     assert found.block_rise @ found.block_size / found.block_size.sum() == pytest.approx(rises, rel=1e-4)
     if callback is summed:
-        (sums,), (means,) = found.table(), measure({name: own[:1] for name, own in recipes.items()}).table()
+        (sums,), (means,) = found.table(), measure(pair).table()
         for name in ("difference", "low", "high"):
             assert getattr(sums, name) == pytest.approx(SAMPLES * getattr(means, name), rel=1e-4), name
 
 
-def test_a_block_in_which_no_sample_counts_leaves_an_interval(recipes):
+def test_a_block_in_which_no_sample_counts_leaves_an_interval(pair):
     def ignoring():
         _, built, (inputs, targets), _ = perceptron()
         return nn.CrossEntropyLoss(ignore_index=int(targets[0])), built, (inputs[:40], targets[:40]), {}
 
-    found = measure({name: own[:1] for name, own in recipes.items()}, ignoring)
+    found = measure(pair, ignoring)
     assert found.block_size.tolist() == (TARGETS[:40] != TARGETS[0]).tolist()
     (answer,) = found.table()
     assert answer.low < answer.difference < answer.high
-
-
-def test_a_loss_without_values_of_single_samples(recipes):
-    with pytest.warns(UserWarning, match="batched"):
-        found = measure({name: own[:1] for name, own in recipes.items()}, without_single_losses, plan=None)
-    assert found.table()[0].method == "bootstrap over directions"
-    assert not found.block_size.size
 
 
 class OfHalves(nn.CrossEntropyLoss):
@@ -230,22 +231,20 @@ def halved():
     return OfHalves(), *perceptron()[1:]
 
 
-@pytest.mark.parametrize(("callback", "options"), [(halved, {}), (perceptron, {"sample_memory": "20kB"})])
+@pytest.mark.parametrize(
+    ("callback", "options", "warned"),
+    [
+        pytest.param(without_single_losses, {}, pytest.warns(UserWarning, match="batched"), id="no losses of samples"),
+        pytest.param(halved, {}, nullcontext(), id="elements of the loss are not those of the samples"),
+        pytest.param(perceptron, {"sample_memory": "20kB"}, nullcontext(), id="memory does not hold the samples"),
+    ],
+)
 @pytest.mark.filterwarnings("ignore:the samples take more memory:UserWarning")
-def test_one_network_of_each_where_samples_cannot_be_told_apart(callback, options, recipes):
-    """Elements of the loss are not those of the samples; memory does not hold the samples."""
-    found = measure({name: own[:1] for name, own in recipes.items()}, callback, plan=None, **options)
+def test_one_network_of_each_where_samples_cannot_be_told_apart(callback, options, warned, pair):
+    with warned:
+        found = measure(pair, callback, plan=None, **options)
     assert found.table()[0].method == "bootstrap over directions"
     assert not found.block_size.size
-
-
-@pytest.mark.slow
-def test_fewer_than_three_say_why_there_is_no_interval(recipes):
-    found = measure({"small": recipes["small"][:2], "large": recipes["large"]})
-    assert found.table()[0].verdict == "no interval"
-    assert "an interval needs at least 3 networks of each, but there are 2 of small" in found.summary()
-    assert np.isnan(found.means()[0].low)
-    assert np.isfinite(found.means()[1].low)
 
 
 @pytest.mark.slow
@@ -338,13 +337,13 @@ def test_it_goes_on_line_by_line_and_may_grow(recipes, tmp_path, large_batches, 
         assert measure(recipes, output=path).recipe.count("large") == 4
 
 
-def test_traces_that_a_budget_left_out_are_said(recipes, tmp_path):
-    path, few = tmp_path / "compare.h5", {name: own[:1] for name, own in recipes.items()}
-    measure(few, output=path)
+def test_traces_that_a_budget_left_out_are_said(pair, tmp_path):
+    path = tmp_path / "compare.h5"
+    measure(pair, output=path)
     with pytest.warns(UserWarning, match="the budget ended before the traces of 2 of 2 networks were measured"):
-        found = measure(few, output=path, trace_lines=3, budget=1e-9)
+        found = measure(pair, output=path, trace_lines=3, budget=1e-9)
     assert np.isnan(found.trace).all()
-    assert np.isfinite(measure(few, output=path, trace_lines=3).trace).all()
+    assert np.isfinite(measure(pair, output=path, trace_lines=3).trace).all()
 
 
 def test_a_network_whose_trace_fails_counts_for_its_rise(recipes, tmp_path, monkeypatch):
@@ -376,10 +375,8 @@ def test_a_network_whose_trace_fails_counts_for_its_rise(recipes, tmp_path, monk
 
 @pytest.mark.parametrize("sizes", [(1, 3), (3, 1)])
 def test_one_network_of_each_and_three_of_each_go_into_one_file(recipes, tmp_path, sizes):
-    path, fewer, more = (
-        tmp_path / "compare.h5",
-        *({name: own[:size] for name, own in recipes.items()} for size in sizes),
-    )
+    path = tmp_path / "compare.h5"
+    fewer, more = ({name: networks[:size] for name, networks in recipes.items()} for size in sizes)
     measure(fewer, output=path)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="the file holds 4 more networks than were given")
@@ -454,9 +451,6 @@ def test_who_cannot_be_compared(recipes, tmp_path):
             measure(given)
     with pytest.raises(ValueError, match="measure must be"):
         measure(recipes).table("sharpness")
-
-
-def test_traces_need_the_loss_in_full_precision(recipes):
     with pytest.raises(ValueError, match='trace_lines must be 0 with precision="bfloat16"'):
         measure(recipes, precision="bfloat16", plan=None, trace_lines=3)
 
@@ -492,10 +486,9 @@ def test_runs_and_files_are_networks_too(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_workers_give_the_same(recipes):
+def test_two_workers_give_the_same(recipes, pair):
     alone = measure(recipes)
     both = measure(recipes, device_ids=[0, 1])
     np.testing.assert_array_equal(both.loss, alone.loss)
     assert both.report.workers == 2
-    one = {name: own[:1] for name, own in recipes.items()}
-    np.testing.assert_array_equal(measure(one, device_ids=[0, 1]).block_rise, measure(one).block_rise)
+    np.testing.assert_array_equal(measure(pair, device_ids=[0, 1]).block_rise, measure(pair).block_rise)

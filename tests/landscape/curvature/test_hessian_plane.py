@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from landscape import MeasurementPlan, Plane, evaluate, random_plane
 from landscape.functions import hessian_plane, measure_points
 from workers.errors import CurvatureError
-from workers.function_evaluator import FunctionEvaluator
 
 PLAN = MeasurementPlan(batch_size=256, threads=1)
 HERE = {"device_ids": [0], "progress": False}
@@ -125,22 +124,20 @@ class TestKnownSpectra:
             hessian_plane(saddle(), callback_fn, which=("top", "bottom"), matrix="ggn", **HERE)
 
 
-class TestSaddle:
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
+def test_what_random_planes_hide_the_lowest_eigenvector_shows():
     """Random planes average over all eigenvalues, so that a saddle looks like a minimum (Boettcher, Wheeler 2024)."""
-
-    @pytest.mark.slow
-    @pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
-    def test_what_random_planes_hide_the_lowest_eigenvector_shows(self):
-        network = saddle()
-        for seed in range(4):
-            plane = random_plane(network, seed=seed, perturb_one_dimensional=True)
-            seen = evaluate(plane, callback_fn, size=5, plan=PLAN, limits=(-0.5, 0.5), **HERE)
-            assert seen.loss[2, 2] == seen.loss.min()
-        plane = hessian_plane(network, callback_fn, which=("top", "bottom"), rise=0.01, **HERE)
-        shown = evaluate(plane, callback_fn, size=5, plan=PLAN, **HERE)
-        centre = shown.loss[2, 2]
-        assert (shown.loss[2, [0, 1, 3, 4]] > centre).all()
-        assert (shown.loss[[1, 3], 2] < centre).all()
+    network = saddle()
+    for seed in range(4):
+        plane = random_plane(network, seed=seed, perturb_one_dimensional=True)
+        measured = evaluate(plane, callback_fn, size=5, plan=PLAN, limits=(-0.5, 0.5), **HERE)
+        assert measured.loss[2, 2] == measured.loss.min()
+    plane = hessian_plane(network, callback_fn, which=("top", "bottom"), rise=0.01, **HERE)
+    shown = evaluate(plane, callback_fn, size=5, plan=PLAN, **HERE)
+    centre = shown.loss[2, 2]
+    assert (shown.loss[2, [0, 1, 3, 4]] > centre).all()
+    assert (shown.loss[[1, 3], 2] < centre).all()
 
 
 def perceptron(activation):
@@ -165,39 +162,26 @@ def trained(build):
     return network
 
 
-class TestSurface:
-    """The surface that is measured without any derivative bends as the eigenvalue says, at 1e-3 of the weights."""
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("build", "within"),
+    [(lambda: perceptron(nn.Tanh), 0.02), (lambda: perceptron(nn.GELU), 0.02), (convolutional, 0.05)],
+    ids=["tanh", "gelu", "relu and pooling"],
+)
+def test_the_measured_surface_bends_as_the_eigenvalue_says(build, within):
+    """It is measured without any derivative, at 1e-3 of the weights."""
+    network = trained(build)
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize(
-        ("build", "within"),
-        [
-            (lambda: perceptron(nn.Tanh), 0.02),
-            (lambda: perceptron(nn.GELU), 0.02),
-            (convolutional, 0.05),
-        ],
-        ids=["tanh", "gelu", "relu and pooling"],
-    )
-    def test_second_differences_are_the_eigenvalue(self, build, within):
-        network = trained(build)
+    def callback():
+        return nn.CrossEntropyLoss(), copy.deepcopy(network), (IMAGES, LABELS), {}
 
-        def callback():
-            return nn.CrossEntropyLoss(), copy.deepcopy(network), (IMAGES, LABELS), {}
-
-        line = hessian_plane(network, callback, which="top", **HERE)
-        step = 1e-3 * line.longest
-        seen = evaluate(line, callback, x=[-step, 0.0, step], plan=PLAN, **HERE).loss
-        assert (seen[0] - 2 * seen[1] + seen[2]) / step**2 == pytest.approx(line.curvature.eigenvalues[0], rel=within)
+    line = hessian_plane(network, callback, which="top", **HERE)
+    step = 1e-3 * line.longest
+    loss = evaluate(line, callback, x=[-step, 0.0, step], plan=PLAN, **HERE).loss
+    assert (loss[0] - 2 * loss[1] + loss[2]) / step**2 == pytest.approx(line.curvature.eigenvalues[0], rel=within)
 
 
 class TestErrors:
-    def test_what_cannot_be_differentiated_says_what_there_is(self):
-        def function():
-            return FunctionEvaluator(lambda weights: float((weights["w"] ** 2).sum()), {"w": np.ones(3)})
-
-        with pytest.raises(CurvatureError, match="trace_by_lines"):
-            hessian_plane({"w": np.ones(3)}, function, **HERE)
-
     def test_a_loss_that_is_no_number_at_these_weights(self):
         network, callback = bowl_of([1.0, 2.0])
         with torch.no_grad():

@@ -59,7 +59,7 @@ def test_the_legend_lists_from_top_to_bottom():
     assert legend_texts(sharpness(found)) == expected
     for place, limit in ((0, 2000), (3, np.median(found.eigenvalues[:, 1])), (4, 0.002)):
         assert legend_texts(sharpness(found, learning_rate=2 / limit)) == [*expected[:place], LIMIT, *expected[place:]]
-    for values in (found.trace, found.trace_interval):
+    for values in (found.trace, found.trace_low, found.trace_high):
         values -= 1000
     below = [*EIGENVALUES, LOWEST, *TRACE, expected[-1]]
     assert legend_texts(sharpness(found)) == below
@@ -99,7 +99,7 @@ def test_bars_are_the_residuals_and_hollow_marks_the_unconverged():
 
 def test_an_interval_below_zero_is_cut_off_and_said():
     found = build_curvature()
-    found.trace_interval[3, 0] = -5.0
+    found.trace_low[3] = -5.0
     ax = sharpness(found)
     assert ax.get_yscale() == "log"
     assert "its 95 % interval (cut off below)" in legend_texts(ax)
@@ -138,13 +138,14 @@ def test_strange_values_of_sharpness(strange):
         leave_out(found, slice(None), PointStatus.PENDING)
     if strange in ("zero", "equal"):
         level = 2 if strange == "equal" else 0
-        found.eigenvalues[:], found.residuals[:], found.trace[:], found.trace_interval[:] = level, 0, level, level
+        found.eigenvalues[:], found.residuals[:] = level, 0
+        found.trace[:] = found.trace_low[:] = found.trace_high[:] = level
     if strange == "no trace":
-        found.trace[:], found.trace_interval[:] = np.nan, np.nan
+        found.trace[:] = found.trace_low[:] = found.trace_high[:] = np.nan
     if strange == "huge":
         found.eigenvalues[2] *= 1e150
     if strange == "one probe":
-        found.trace_interval[:] = np.nan
+        found.trace_low[:] = found.trace_high[:] = np.nan
     ax = sharpness(found)
     draw(ax)
     assert ("nothing measured yet" in ax.get_title()) == (strange == "nothing")

@@ -6,6 +6,7 @@ import json
 import h5py
 import numpy as np
 import pytest
+from curvature_cases import curvature_record
 from places import ROOT
 
 from landscape.comparison.data import ComparisonData
@@ -16,7 +17,6 @@ from landscape.record.hdf5 import COMPARISON, CURVATURE
 from landscape.record.record import Record, column, read_record, record_bytes
 
 EXPECTED = json.loads((ROOT / "tests/data/record_files.json").read_text())
-TRACEBACK = "Traceback (most recent call last):\n  File\nCurvatureError: the löss is \0 nan"
 
 
 class Numbered(Record, kind=CURVATURE, coordinates=("number",), key=("number",)):
@@ -87,8 +87,9 @@ def test_what_failed_is_tried_once_more():
 
 
 def test_rows_with_coordinates_are_joined_in_their_order():
-    stored = numbered([0, 4], notes=["a"], created="then", old=1)
-    fresh = numbered([4, 2], notes=["b", "a"], created="now")
+    begun = {"created": "then", "versions": {"numpy": "1"}}
+    stored = numbered([0, 4], notes=["a"], old=1, **begun)
+    fresh = numbered([4, 2], notes=["b", "a"], created="now", versions={"numpy": "2"})
     stored.loss[:], stored.status[:] = [1, np.nan], [1, 3]
     stored.errors["number/4"] = "failed"
     joined = fresh.joined(stored)
@@ -96,7 +97,7 @@ def test_rows_with_coordinates_are_joined_in_their_order():
     np.testing.assert_array_equal(joined.loss, [1, np.nan, np.nan])
     assert joined.status.tolist() == [1, 0, 3]
     assert joined.errors == {"number/4": "failed"}
-    assert joined.attributes == {"notes": ["a", "b"], "created": "then", "old": 1}
+    assert joined.attributes == {"notes": ["a", "b"], "old": 1, **begun}
 
 
 def test_rows_without_coordinates_begin_with_those_of_now():
@@ -113,49 +114,14 @@ def test_rows_without_coordinates_begin_with_those_of_now():
     assert joined.errors == {"network/3/line/1": "of a", "network/1": "of c"}
 
 
-def curvature(density=(0, 0), top=2, bottom=1, share=False, status=(1, 1, 1)):
-    random, size = np.random.default_rng(0), len(status)
-    attributes = {
-        "matrix": "hessian", "unit": "epoch", "top": top, "bottom": bottom, "weights": 1210, "network": "Net",
-        "tolerance": 1e-3, "num_samples": 64, "samples": "first", "seed": 0, "notes": ["a note"],
-        "identity": {"top": top, "samples": {"count": 64}}, "versions": {"numpy": "2"}, "step_per_epoch": 7,
-        "learning_rate": {"0": 0.1},
-    }  # fmt: skip
-    known = {"number": [0, 2, 5][:size], "sha256": ["ab" * 32, "cd" * 32, "ef" * 32][:size]}
-    sizes = {"pair": top + bottom, "probe": density[0], "step": density[1]}
-    data = CurvatureData.empty(known, sizes, attributes)
-    data.status[:] = status
-    measured = data.status == PointStatus.MEASURED
-    names = (
-        "loss", "gradient_norm", "trace", "trace_low", "trace_high", "eigenvalues", "residuals", "angle_bound",
-        "share_seen_by_optimizer", "density_nodes", "density_weights",
-    )  # fmt: skip
-    for name in names:
-        values = getattr(data, name)
-        if share or name != "share_seen_by_optimizer":
-            values[measured] = random.random(values.shape)[measured]
-    data.converged[measured], data.products[measured], data.forward_passes[measured] = 1, 40, 204
-    for number in data.number[data.status == PointStatus.FAILED]:
-        data.errors[f"number/{number}"] = TRACEBACK
-    return data
-
-
 def test_another_plan_is_noted():
-    fresh, stored = curvature(), curvature()
+    fresh, stored = curvature_record(), curvature_record()
     for record, size in ((stored, 64), (fresh, 32)):
         record.attributes["measurement_plan"] = {"batch_size": size, "threads": 1, "compile": False, "reason": size}
     noted, text = fresh.joined(stored).attributes["notes"], "the curvature was continued in another way: first in "
     way = "batches of {} samples, 1 thread per worker, not compiled"
     assert noted == ["a note", f"{text}{way.format(64)}; then in {way.format(32)}."]
     assert stored.joined(stored).attributes["notes"] == ["a note"]
-
-
-def test_when_and_with_what_it_was_begun_stays():
-    fresh, stored = curvature(), curvature()
-    stored.attributes |= {"created": "then", "versions": {"numpy": "1"}}
-    fresh.attributes["created"] = "now"
-    joined = fresh.joined(stored).attributes
-    assert (joined["created"], joined["versions"]) == ("then", {"numpy": "1"})
 
 
 def comparison(blocks=(), last=PointStatus.MEASURED):
@@ -178,13 +144,13 @@ def comparison(blocks=(), last=PointStatus.MEASURED):
 
 
 CASES = {
-    "curvature_whole": curvature,
-    "curvature_density": lambda: curvature((2, 3)),
-    "curvature_share": lambda: curvature(share=True),
-    "curvature_partly": lambda: curvature((2, 3), status=(1, 0, 0)),
-    "curvature_failed": lambda: curvature(bottom=0, status=(1, 3, 3)),
-    "curvature_no_pairs": lambda: curvature((1, 4), top=0, bottom=0, status=(1, 1, 0)),
-    "curvature_one": lambda: curvature(top=1, bottom=0, status=(1,)),
+    "curvature_whole": curvature_record,
+    "curvature_density": lambda: curvature_record((2, 3)),
+    "curvature_share": lambda: curvature_record(share=True),
+    "curvature_partly": lambda: curvature_record((2, 3), status=(1, 0, 0)),
+    "curvature_failed": lambda: curvature_record(bottom=0, status=(1, 3, 3)),
+    "curvature_no_pairs": lambda: curvature_record((1, 4), top=0, bottom=0, status=(1, 1, 0)),
+    "curvature_one": lambda: curvature_record(top=1, bottom=0, status=(1,)),
     "comparison": comparison,
     "comparison_blocks": lambda: comparison((4.0, 4.0, 3.0)),
     "comparison_partly": lambda: comparison(last=PointStatus.PENDING),
@@ -213,7 +179,7 @@ def test_files_are_those_of_before(case, tmp_path):
     if h5py.version.hdf5_version == EXPECTED["hdf5"]:
         assert hashlib.sha256(image).hexdigest() == expected["bytes"]
     found = read_record(type(data), path)
-    for name, item in data.schema.columns.items():
+    for name, item in data.declared.items():
         np.testing.assert_array_equal(getattr(found, name), getattr(data, name), err_msg=name)
         kind = "U" if item.dtype is str else np.dtype(item.dtype).kind
         assert np.asarray(getattr(found, name)).dtype.kind == kind
@@ -224,23 +190,36 @@ def remove(name):
     return lambda file: file.__delitem__(name)
 
 
-def resize(name, shape):
-    return lambda file: (file.__delitem__(name), file.create_dataset(name, data=np.zeros(shape)))
+def put(name, **dataset):
+    return lambda file: (file.__delitem__(name), file.create_dataset(name, **dataset))
+
+
+def set_attribute(name, value):
+    return lambda file: file.attrs.modify(name, value)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (remove("number"), "number"),
         (remove("loss"), "the file lacks 'loss'"),
         (remove("density/weights"), "the file lacks 'density/weights'"),
         (remove("eigenvalues"), "the file lacks 'eigenvalues'"),
-        (resize("trace", 4), "trace has the length 4 along number, others have 3"),
-        (resize("residuals", (3, 4)), "residuals has the length 4 along pair, others have 3"),
+        (remove("errors"), "errors"),
+        (put("trace", data=np.zeros(4)), "trace has the length 4 along number, others have 3"),
+        (put("residuals", data=np.zeros((3, 4))), "residuals has the length 4 along pair, others have 3"),
+        (put("loss", data=np.zeros((3, 1))), "loss must be float64|Type-check error"),
+        (put("loss", shape=(3, 2**40), dtype="f8"), "claims|shape|stored"),
+        (put("status", data=np.array([9, 1, 1], np.uint8)), "status must hold"),
+        (lambda file: (file.pop("loss"), file.__setitem__("loss", h5py.SoftLink("/trace"))), "link to another place"),
+        (lambda file: file.attrs.pop("matrix"), "matrix"),
+        (set_attribute("top", 7), "top and bottom must add up to 3"),
+        (set_attribute("top", 2**62), "top and bottom"),
     ],
 )
-def test_arrays_of_a_file_that_do_not_belong_together(change, message, tmp_path):
+def test_wrong_contents_of_a_file(change, message, tmp_path):
     path = tmp_path / "a.h5"
-    path.write_bytes(record_bytes(curvature((2, 3))))
+    path.write_bytes(record_bytes(curvature_record((2, 3))))
     with h5py.File(path, "r+") as file:
         change(file)
     with pytest.raises(LandscapeDamagedError, match=message):

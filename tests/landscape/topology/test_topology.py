@@ -52,16 +52,20 @@ def interpolated(truth):
     return data
 
 
+def lows(found):
+    return [minimum.value for minimum in found.minima]
+
+
 class TestClosedForms:
     def test_cosines_on_a_line(self):
         x = np.linspace(-1, 1, 81)
         found = Landscape(build_line(2 - np.cos(4 * np.pi * x) + 0.1 * x)).topology()
-        assert len(found.minima) == 5
+        first, *others = found.minima
         assert [minimum.x for minimum in found.minima] == pytest.approx([-1, -0.5, 0, 0.5, 1], abs=0.026)
         assert [saddle.x for saddle in found.saddles] == pytest.approx([-0.75, -0.25, 0.25, 0.75], abs=0.026)
-        assert [minimum.persistence for minimum in found.minima][1:] == pytest.approx([1.975] * 4, abs=0.002)
+        assert first.persistence == math.inf
+        assert [minimum.persistence for minimum in others] == pytest.approx([found.deepest_barrier] * 4, abs=0.002)
         assert [minimum.at_edge for minimum in found.minima] == [True, False, False, False, True]
-        assert found.minima[0].persistence == math.inf
         assert found.deepest_barrier == pytest.approx(1.975, abs=0.002)
 
     def test_cosines_on_a_plane(self):
@@ -81,11 +85,9 @@ class TestClosedForms:
 
     def test_merge_height_is_that_of_the_pass(self):
         found = Landscape(build_line([0.0, 5, 1, 3, 2, 9, 1.5])).topology()
-        assert [minimum.value for minimum in found.minima] == [0, 1, 1.5, 2]
-        assert found.merge_height(1, 3) == found.merge_height(3, 1) == 3
-        assert found.merge_height(0, 3) == 5
-        assert found.merge_height(2, 3) == 9
-        assert found.merge_height(2, 2) == 1.5
+        assert lows(found) == [0, 1, 1.5, 2]
+        heights = {(1, 3): 3, (3, 1): 3, (0, 3): 5, (2, 3): 9, (2, 2): 1.5}
+        assert {pair: found.merge_height(*pair) for pair in heights} == heights
         assert [saddle.joins for saddle in found.saddles] == [(3, 1), (1, 0), (2, 0)]
         assert found.merge_tree.tolist() == [[3, 1], [4, 0], [2, 5]]
 
@@ -107,19 +109,20 @@ class TestClosedForms:
 class TestWhichCount:
     def test_those_deeper_than_was_asked_for(self):
         landscape = Landscape(build_line([0.0, 5, 1, 1.5, 1.25, 9, 1.5]))
-        assert [m.value for m in landscape.topology(persistence=0).minima] == [0, 1, 1.25, 1.5]
+        assert lows(landscape.topology(persistence=0)) == [0, 1, 1.25, 1.5]
         found = landscape.topology(persistence=0.25)
-        assert [m.value for m in found.minima] == [0, 1, 1.5]
+        assert repr(found) == "Topology(3 minima of loss on the grid; deepest barrier 7.5; 1 shallower left out)"
+        assert lows(found) == [0, 1, 1.5]
         assert found.shallow == 1
         assert found.pairs.tolist() == [[0, math.inf], [1.5, 9], [1, 5], [1.25, 1.5]]
         assert found.counted.tolist() == [True, True, True, False]
-        assert [m.value for m in landscape.topology(persistence=100).minima] == [0]
+        assert lows(landscape.topology(persistence=100)) == [0]
 
-    def test_those_deeper_than_twice_the_standard_error(self):
+    @pytest.mark.parametrize(("error", "count"), [(0.0, 2), (0.49, 2), (0.51, 1)])
+    def test_those_deeper_than_twice_the_standard_error(self, error, count):
         data = build_line([3.0, 1, 2, 0, 4])
-        for error, count in ((0.0, 2), (0.49, 2), (0.51, 1)):
-            data.metrics["loss_stderr"][:] = error
-            assert len(find_topology(data).minima) == count
+        data.metrics["loss_stderr"][:] = error
+        assert len(find_topology(data).minima) == count
 
     def test_the_error_is_that_of_the_basin_and_its_rim(self):
         """A large one far away, where the loss is large too, hides nothing."""
@@ -184,32 +187,23 @@ class TestWhatIsLeftOut:
     def test_a_wall_makes_two_parts(self):
         data = build_line([0.0, 1, math.inf, 2, 3, 1, 2])
         found = find_topology(data)
-        assert found.parts == 2
-        assert [minimum.value for minimum in found.minima] == [0, 1, 2]
+        assert (found.parts, lows(found)) == (2, [0, 1, 2])
         assert [minimum.persistence for minimum in found.minima] == [math.inf, math.inf, 1]
         assert [minimum.beside_gap for minimum in found.minima] == [False, False, True]
-        assert found.merge_height(0, 1) == math.inf
-        assert found.merge_height(1, 2) == 3
-        assert found.deepest_barrier == 1
+        assert (found.merge_height(0, 1), found.merge_height(1, 2), found.deepest_barrier) == (math.inf, 3, 1)
 
-    def test_a_minus_infinity_is_no_minimum(self):
+    def test_infinities_and_what_is_no_number_are_no_minima(self):
         found = find_topology(build_line([1.0, -math.inf, 2, 0]))
-        assert [minimum.value for minimum in found.minima] == [0, 1]
-        assert found.excluded == {"not finite": 1}
-
-    def test_without_a_finite_value_there_is_no_minimum(self):
+        assert (lows(found), found.excluded) == ([0, 1], {"not finite": 1})
         found = find_topology(build_line([math.nan, math.inf]))
         assert found.minima == found.saddles == ()
-        assert found.pairs.shape == (0, 2)
-        assert found.merge_tree.shape == (0, 2)
+        assert found.pairs.shape == found.merge_tree.shape == (0, 2)
         assert (found.parts, found.deepest_barrier) == (0, 0)
         assert repr(found) == "Topology(0 minima of loss on the grid; 2 points not finite)"
 
     def test_a_row_has_no_edge_above_and_below(self):
         assert not find_topology(build(np.array([[3.0, 1, 2]]))).minima[0].at_edge
 
-
-class TestFlat:
     def test_a_flat_grid_has_no_minima(self):
         found = Landscape(build(np.full((3, 5), 0.1 + 0.2))).topology()
         assert (found.minima, found.saddles, len(found.pairs), found.deepest_barrier) == ((), (), 0, 0)
@@ -232,10 +226,6 @@ class TestUse:
         for array in (found.pairs, found.counted, found.merge_tree):
             with pytest.raises(ValueError, match="read-only"):
                 array[0] = 0
-
-    def test_it_says_what_it_is(self):
-        text = repr(Landscape(build_line([0.0, 5, 1, 1.5, 1.25])).topology(persistence=1))
-        assert text == "Topology(2 minima of loss on the grid; deepest barrier 4; 1 shallower left out)"
 
     @pytest.mark.parametrize(
         ("persistence", "error", "text"),
@@ -260,13 +250,6 @@ class TestUse:
 
 
 VALUES = [0.5, 5, 0.59, 1, 2, 9, 9.5]
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("info") / "line.h5"
-    write_landscape(path, build_line(VALUES))
-    return path
 
 
 class TestText:
@@ -314,12 +297,11 @@ class TestText:
 
 
 class TestInfo:
-    def test_says_it(self, file):
-        rows = invoke("info", file).output.splitlines()
+    def test_says_it_also_for_programs(self, tmp_path):
+        write_landscape(tmp_path / "line.h5", build_line(VALUES))
+        rows = invoke("info", tmp_path / "line.h5").output.splitlines()
         assert any(row.startswith("minima") and "2 minima, deepest barrier 4.41" in row for row in rows)
-
-    def test_says_it_for_programs(self, file):
-        found = json.loads(invoke("info", "--json", file).output)["topology"]
+        found = json.loads(invoke("info", "--json", tmp_path / "line.h5").output)["topology"]
         expected = find_topology(build_line(VALUES))
         assert [row["value"] for row in found["minima"]] == [0.5, 0.59]
         assert [row["persistence"] for row in found["minima"]] == [None, pytest.approx(4.41)]
