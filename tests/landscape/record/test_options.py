@@ -54,10 +54,8 @@ LIMITS = "two numbers (lowest, highest) for all axes, or"
 WRONG = [
     *((of, name, value, "an int of at least 1", f"--{name.replace('_', '-')}={value}")
       for of in (RUN, CURVATURE, SHARED) for name, value in (("devices_per_worker", 0), ("workers_per_device", -1))),
+    *((of, "samples", "last", "one of 'first', 'random'", "--sample-choice=last") for of in (RUN, CURVATURE, SHARED)),
     *((of, name, value, f"one of {words}", flag and f"--{flag}={value}") for of, name, value, words, flag in (
-        (RUN, "samples", "last", "'first', 'random'", "sample-choice"),
-        (CURVATURE, "samples", "last", "'first', 'random'", "sample-choice"),
-        (SHARED, "samples", "last", "'first', 'random'", "sample-choice"),
         (RUN, "buffers", "moving", "'auto', 'fixed', 'recalibrate', 'interpolate'", "buffers"),
         (SHARED, "buffers", "moving", "'auto', 'fixed', 'recalibrate', 'interpolate'", ""),
         (RUN, "precision", "half", "'float32', 'tf32', 'bfloat16'", "precision"),
