@@ -15,8 +15,7 @@ from ..errors import LandscapeExportError
 from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 from ..grid.landscape_file import checkpoint_columns
-from ..meshes.path_mesh import PathLine, path_lines
-from ..meshes.surface_mesh import Space
+from ..meshes import PathLine, Space, path_lines
 from .formats import Images, facts_in_space, needing, raised, warn_of_unknown_heights
 
 _PROGRAM = "a VTK surface"

@@ -13,8 +13,7 @@ from collectors.shapes import Float64
 
 from ..drawing.camera import FLOOR
 from ..drawing.occlusion import Relief
-from ..meshes.path_mesh import PathLine
-from ..meshes.surface_mesh import Space
+from ..meshes import PathLine, Space
 
 INTERPOLATIONS = ("smooth", "linear")
 TUBE = 0.0125

@@ -14,7 +14,7 @@ from surfaces import landscape, surface
 from who_is_there import with_runs
 
 from landscape import Landscape
-from landscape.meshes.surface_mesh import choose_space, surface_mesh, vertex_normals
+from landscape.meshes import choose_space, surface_mesh, vertex_normals
 from landscape.record.checks import PointStatus
 
 pytest.importorskip("trimesh")

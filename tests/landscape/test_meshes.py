@@ -12,8 +12,15 @@ from who_is_there import with_runs
 from landscape.drawing.occlusion import Relief
 from landscape.drawing.path import PATH, RUN_COLORS, strong_color
 from landscape.grid.data import DirectionsData
-from landscape.meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
-from landscape.meshes.surface_mesh import choose_space, surface_mesh, vertex_normals
+from landscape.meshes import (
+    ball_mesh,
+    choose_space,
+    path_lines,
+    path_marks,
+    path_mesh,
+    surface_mesh,
+    vertex_normals,
+)
 from landscape.record.checks import PointStatus
 from landscape.scales.landscape_scale import landscape_scale
 
