@@ -20,8 +20,7 @@ from workers.pools.open_pool import open_pool
 from workers.pools.ray_session import is_on_a_cluster
 from workers.users_code import warn_user
 
-from ..planes.node_processes import NodeProcesses
-from ..planes.passes import HERE, Passes
+from ..planes.passes import HERE, NodeProcesses, Passes
 from .identity import REMEDY
 from .options import OPTIONS
 from .run import Run
