@@ -25,7 +25,7 @@ from .networks import Network, runs_of
 from .passes import HERE, Passes, shards_of
 from .pca import principal_directions
 from .plane import Plane
-from .projection import difference_blocks, not_finite, project, projection_at
+from .projection import check_finite, difference_blocks, project
 
 _LARGE_COSINE = 0.1
 
@@ -59,7 +59,7 @@ def plane_of_runs(
         identity,
         explained_variance_ratio=principal.explained_variance_ratio,
         origin_role=origin.role,
-        projection=project(weights, origin.weights, principal.directions, space, near, passes),
+        projection=project(weights, origin.weights, principal.directions, space, near, passes=passes),
         networks=networks,
         notes=principal.notes,
     )
@@ -150,7 +150,7 @@ def plane_of_points(weights: Mapping[str, Weights], space: WeightSpace) -> Plane
         "none",
         {"decomposition": "points", "points": [network.sha256 for network in networks]},
         origin_role=networks[0].role,
-        projection=projection_at(states, corners, origin, directions, space),
+        projection=project(states, origin, directions, space, corners, is_exact=True),
         networks=networks,
         end_buffers=ends,
         notes=(note,) if note else (),
@@ -191,8 +191,7 @@ def origin_state(state: StateReader, space: WeightSpace) -> tuple[dict[str, NDAr
     """Returns copies of all parameters and of all buffers; the trainable ones are checked to be finite."""
     parameters = {tensor.name: state.read(tensor.name) for tensor in space.parameters}
     for tensor in space.trainable:
-        if not np.isfinite(parameters[tensor.name]).all():
-            raise not_finite(state.label, tensor.name)
+        check_finite(parameters[tensor.name], state.label, tensor.name)
     return parameters, {tensor.name: state.read(tensor.name) for tensor in space.buffers}
 
 

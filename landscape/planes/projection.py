@@ -87,33 +87,30 @@ def project(
     directions: Sequence[Direction],
     space: WeightSpace,
     near: Float64[np.ndarray, "n dimension"] | None = None,
+    *,
+    is_exact: bool = False,
     passes: Passes = HERE,
 ) -> Projection:
     """Projects checkpoints by least squares on one or two independent directions; the origin gets zeros.
 
-    Coordinates that are known but for rounding, ``near``, save one of two passes over the checkpoints.
+    Coordinates that are known but for rounding, ``near``, save one of two passes over the checkpoints; those that are
+    exact stay as they are.
     """
     coordinates = np.zeros((len(checkpoints), len(directions))) if near is None else near
+    gained = np.zeros(len(checkpoints))
     for _ in range(2 if near is None else 1):
-        sums = _summed(checkpoints, coordinates, origin, directions, space, passes)
-        norms = np.sqrt(np.diag(sums.gram))
-        # Scaled to unit directions first: lengths that differ by many orders of magnitude must cost no digits.
-        steps = np.linalg.solve(sums.gram / np.outer(norms, norms), (sums.products / norms).T).T / norms
-        coordinates = coordinates + steps
-    # What the last steps gain is no more than rounding, so that nearly nothing is subtracted.
-    gained = np.einsum("ij,jk,ik->i", steps, sums.gram, steps)
-    return _projection(coordinates, np.maximum(sums.residual - gained, 0.0), sums.norm)
-
-
-def projection_at(
-    checkpoints: Sequence[StateReader],
-    coordinates: Float64[np.ndarray, "n dimension"],
-    origin: StateReader,
-    directions: Sequence[Direction],
-    space: WeightSpace,
-) -> Projection:
-    sums = _summed(checkpoints, coordinates, origin, directions, space)
-    return _projection(coordinates, sums.residual, sums.norm)
+        parts = [(shard, parts_of(directions, shard), coordinates) for shard in shards_of(space)]
+        sums = _Sums(*added(passes.each(_sums_of_shard, (checkpoints, origin), parts)))
+        if not is_exact:
+            norms = np.sqrt(np.diag(sums.gram))
+            # Scaled to unit directions first: lengths that differ by many orders of magnitude must cost no digits.
+            steps = np.linalg.solve(sums.gram / np.outer(norms, norms), (sums.products / norms).T).T / norms
+            coordinates = coordinates + steps
+            # What the last steps gain is no more than rounding, so that nearly nothing is subtracted.
+            gained = np.einsum("ij,jk,ik->i", steps, sums.gram, steps)
+    x, *others = (column + 0.0 for column in coordinates.T)
+    residual = np.sqrt(np.maximum(sums.residual - gained, 0.0))
+    return Projection(x, others[0] if others else None, residual, np.sqrt(sums.norm))
 
 
 class _Sums(NamedTuple):
@@ -123,18 +120,6 @@ class _Sums(NamedTuple):
     residual: Float64[np.ndarray, " n"]  # of the rests
     products: Float64[np.ndarray, "n dimension"]  # of the rests with the directions
     gram: Float64[np.ndarray, "dimension dimension"]  # of the directions
-
-
-def _summed(
-    checkpoints: Sequence[StateReader],
-    coordinates: Float64[np.ndarray, "n dimension"],
-    origin: StateReader,
-    directions: Sequence[Direction],
-    space: WeightSpace,
-    passes: Passes = HERE,
-) -> _Sums:
-    parts = [(shard, parts_of(directions, shard), coordinates) for shard in shards_of(space)]
-    return _Sums(*added(passes.each(_sums_of_shard, (checkpoints, origin), parts)))
 
 
 def _sums_of_shard(
@@ -155,15 +140,6 @@ def _sums_of_shard(
         sums.products[:] += rest @ rows.T
         sums.gram[:] += rows @ rows.T
     return sums
-
-
-def _projection(
-    coordinates: Float64[np.ndarray, "n dimension"],
-    residual: Float64[np.ndarray, " n"],
-    norm: Float64[np.ndarray, " n"],
-) -> Projection:
-    x, y = coordinates[:, 0], coordinates[:, 1] if coordinates.shape[1] == 2 else None
-    return Projection(x + 0.0, None if y is None else y + 0.0, np.sqrt(residual), np.sqrt(norm))
 
 
 def check_independent(norms: Sequence[float] | Float64[np.ndarray, " dimension"], cosine: float | None) -> None:
@@ -206,7 +182,10 @@ def difference_blocks(
     for number, piece in enumerate(shard):
         for start in range(piece.start, piece.stop, step):
             stop = min(start + step, piece.stop)
-            read = [_finite_block(reader, piece.name, start, stop) for reader in (origin, *checkpoints)]
+            read = [
+                check_finite(reader.read_block(piece.name, start, stop), reader.label, piece.name)
+                for reader in (origin, *checkpoints)
+            ]
             for first in range(0, stop - start, _PANEL):
                 base, *rows = (block[first : first + _PANEL] for block in read)
                 base = base.astype(np.float64)
@@ -218,15 +197,10 @@ def difference_blocks(
                 yield DifferenceBlock(number, slice(place, place + len(base)), base, differences)
 
 
-def not_finite(label: str, name: str) -> CheckpointError:
-    return CheckpointError(
-        f"{label} holds NaN or infinite values in {name!r}, so no direction can be computed from it; "
-        "leave this checkpoint out (end the interval before training diverged)."
-    )
-
-
-def _finite_block(reader: StateReader, name: str, start: int, stop: int) -> NDArray[Any]:
-    block = reader.read_block(name, start, stop)
-    if not np.isfinite(block).all():
-        raise not_finite(reader.label, name)
-    return block
+def check_finite(array: NDArray[Any], label: str, name: str) -> NDArray[Any]:
+    if not np.isfinite(array).all():
+        raise CheckpointError(
+            f"{label} holds NaN or infinite values in {name!r}, so no direction can be computed from it; "
+            "leave this checkpoint out (end the interval before training diverged)."
+        )
+    return array
