@@ -206,7 +206,13 @@ class _Matcher:
         result = list(permutations)
         parts = self._groups[outer].size
         of_unit = {name: [(index, axis) for index, axis in self._axes[name] if index in unit] for name in names}
-        worth = self._gains(outer, permutations, [name for name in names if not inner or len(of_unit[name]) == 1])
+        # How well entry i of the target agrees with entry j of the other network.
+        worth = np.zeros((*self._groups[outer].permutation.shape, parts))
+        for name in names:
+            for index, axis in of_unit[name]:
+                if index == outer and (not inner or len(of_unit[name]) == 1):
+                    rows = axis.rows(self._permuted(name, permutations, [axis]))
+                    worth += axis.rows(self._target[name]) @ rows.swapaxes(-1, -2)
         orders = {}
         for index in inner:
             size = self._groups[index].size
@@ -225,19 +231,6 @@ class _Matcher:
             if not np.array_equal(best, permutations[index]):
                 result[index] = best
         return result
-
-    def _gains(
-        self, index: int, permutations: _Permutations, names: Sequence[str]
-    ) -> Float64[np.ndarray, "*parts size size"]:
-        """Returns how well entry i of the target agrees with entry j of the other network."""
-        group = self._groups[index]
-        gains = np.zeros((*group.permutation.shape, group.size))
-        for name in names:
-            for other, axis in self._axes[name]:
-                if other == index:
-                    rows = axis.rows(self._permuted(name, permutations, [axis]))
-                    gains += axis.rows(self._target[name]) @ rows.swapaxes(-1, -2)
-        return gains
 
 
 def _assign(gains: Float64[np.ndarray, "*parts size size"], present: NDArray[Any]) -> NDArray[Any]:

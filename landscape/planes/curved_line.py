@@ -73,15 +73,12 @@ class CurvedLine(Plane):
         way = np.concatenate([[0.0], np.cumsum(np.sqrt(np.einsum("ij,jk,ik->i", steps, self.products, steps)))])
         return np.asarray(np.interp(t, fine, way))
 
-    def distances(self, t: NDArray[Any]) -> Float64[np.ndarray, " places"]:
-        """Returns how far the points at some places are from the straight line between the ends."""
-        return self._from_chord(self.shares(t))
-
     def distances_of_bends(self) -> Float64[np.ndarray, " bends"]:
         """Returns how far the control points between the ends are from the straight line."""
         return self._from_chord(np.eye(len(self.directions))[:-1])
 
     def _from_chord(self, shares: Float64[np.ndarray, "places points"]) -> Float64[np.ndarray, " places"]:
+        """Returns how far points are from the straight line between the ends."""
         along = self.products[-1, -1]
         foot = np.clip(shares @ self.products[-1] / along, 0, 1)
         shares[:, -1] -= foot
@@ -125,5 +122,5 @@ class CurvedLine(Plane):
             **({"fitting": dict(self.fitting)} if self.fitting else {}),
             "t": t.tolist(),
             "length": self.lengths(t).tolist(),
-            "distance_to_chord": self.distances(t).tolist(),
+            "distance_to_chord": self._from_chord(self.shares(t)).tolist(),
         }

@@ -75,14 +75,13 @@ def principal_directions(
         eigenvalues, eigenvectors = np.linalg.eigh(gram)
     leading = np.sqrt(np.clip(eigenvalues[::-1][:components], 0.0, None))
     _check_rank(leading, count, centering)
-    note = _short_direction(leading, rounding * math.sqrt(count), total)
-    if note is not None:
+    notes = _notes_on(leading, rounding * math.sqrt(count), total)
+    for note in notes:
         warn_user(note)
     coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
     directions, lengths = _rebuild(checkpoints, space, centering, coefficients, passes)
     singular_values = leading * np.abs(lengths)
     coordinates = (gram - gram[-1]) @ coefficients.T / lengths
-    notes = () if note is None else (note,)
     return PrincipalDirections(directions, singular_values**2 / total, singular_values, coordinates, notes)
 
 
@@ -125,22 +124,22 @@ def _check_rank(leading: Float64[np.ndarray, " components"], count: int, centeri
         )
 
 
-def _short_direction(leading: Float64[np.ndarray, " components"], rounding: float, total: float) -> str | None:
-    """Returns what to know of a last direction that is hardly one; None where it is."""
+def _notes_on(leading: Float64[np.ndarray, " components"], rounding: float, total: float) -> tuple[str, ...]:
+    """Returns what to know of a last direction that is hardly one."""
     count, share = len(leading), float(leading[-1] ** 2 / total)
     if leading[-1] <= rounding:
         return (
             f"principal direction {count} of this trajectory is as short as the rounding of the stored weights "
             f"(singular value {leading[-1]:.3g}), so it may show rounding rather than training; choose a longer "
-            "interval or a line."
+            "interval or a line.",
         )
     if count == 2 and share < ALMOST_NOTHING:
         return (
             f"the path is nearly straight: its second principal direction explains only {percentages([share])[0]} of "
             "its variance, so shapes across the path are about the noise of the training; choose a longer interval, a "
-            "line between two checkpoints, or a random plane."
+            "line between two checkpoints, or a random plane.",
         )
-    return None
+    return ()
 
 
 def _rebuild(

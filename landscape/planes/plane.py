@@ -317,16 +317,12 @@ class Plane:
         if len(coordinates) != self.dimension:
             raise wrong_value("coordinates", f"{self.dimension} numbers, one for each direction", list(coordinates))
         values = [check_float(f"coordinates[{index}]", value) for index, value in enumerate(coordinates)]
-        state = {name: np.array(array) for name, array in (*self.origin.items(), *self.buffers.items())}
-        state |= move_along(self.space, self.origin, self.directions, values)
         policy = buffer_policy(buffers, self.decomposition, self.end_buffers)
         if policy == "recalibrate":
             raise wrong_value("buffers", '"auto", "fixed" or "interpolate": a plane has no samples', buffers)
-        return state | (self.buffers_at(values) if policy == "interpolate" else {})
-
-    def buffers_at(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
-        """Returns every buffer at (x, y), or at (x,) on a line; see ``BuffersBetween``."""
-        return {**self.buffers, **self.between.at(coordinates)}
+        state = {**self.origin, **(self.known_buffers(values, policy) or {})}
+        moved = move_along(self.space, self.origin, self.directions, values)
+        return {name: np.array(array) for name, array in state.items()} | moved
 
     def known_buffers(self, coordinates: Sequence[float], policy: str) -> dict[str, NDArray[Any]] | None:
         """Returns every buffer at a point by "fixed", "interpolate" or "recalibrate"; None where samples tell them."""
@@ -334,7 +330,7 @@ class Plane:
             return dict(self.buffers)
         if policy == "recalibrate" and self.between.network_at(coordinates) is None:
             return None
-        return self.buffers_at(coordinates)
+        return {**self.buffers, **self.between.at(coordinates)}
 
     @cached_property
     def between(self) -> BuffersBetween:
