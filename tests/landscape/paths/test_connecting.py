@@ -295,7 +295,6 @@ def test_wrong_arguments_say_what_is_right(path, tmp_path):
         ({"margin": 0.2}, "a curve goes from 0 to 1"),
         ({"x": [-0.5, 0, 1]}, "x must be from 0 to 1, between which a curve goes"),
         ({"x": [0, 1, 1.5]}, "x must be from 0 to 1, between which a curve goes"),
-        ({"output": tmp_path / "x.h5", "save_directions": True}, "save_directions must be left out for a path"),
     ):
         with pytest.raises(ValueError, match=text):
             evaluate(path, callback_fn, **options, **OPTIONS)
@@ -349,17 +348,12 @@ def test_another_path_beside_a_landscape_stays(path, tmp_path):
     assert Path.load(other).shape == short.shape
 
 
-def test_a_plane_of_a_curve_is_not_kept_as_if_it_were_one(path, tmp_path):
-    measure = Measure(callback_fn, **OPTIONS)
-    with pytest.raises(ValueError, match="save_directions must be left out for a path"):
-        measure.barrier(path, points=3, output=tmp_path / "a.h5", save_directions=True)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_curve_is_neither_kept_as_a_plane_nor_has_places_for_other_networks(path, tmp_path):
     line, other = path.line(), {"other": trained(2)}
-    with pytest.raises(ValueError, match="save_directions must be left out for a path"):
-        evaluate(line, callback_fn, size=3, output=tmp_path / "a.h5", save_directions=True, **OPTIONS)
+    measure, keep = Measure(callback_fn, **OPTIONS), {"output": tmp_path / "a.h5", "save_directions": True}
+    for measured, door in ((path, measure.barrier), (path, measure.grid), (line, measure.grid)):
+        with pytest.raises(ValueError, match="save_directions must be left out for a path"):
+            door(measured, **keep)
     with pytest.raises(PlaneError, match=r"a curve is no plane.*Path\.save"):
         line.save(tmp_path / "a.safetensors")
     assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from collectors.networks.readers import describe_network, read_network
 from collectors.weights.safetensors_file import MemoryState
 from landscape.errors import PlaneError
 from landscape.planes import line_between, pca_plane, plane_through, projection, random_line, random_plane
-from landscape.planes.projection import Projection, project
+from landscape.planes.projection import project
 
 
 def network(dtype=torch.float64, seed=0):
@@ -205,9 +205,3 @@ def test_a_plane_refuses_what_does_not_fit():
     ):
         with pytest.raises(error, match=text):
             dataclasses.replace(plane, **{field: value})
-
-
-def test_trajectories_are_plain_data():
-    path = Projection(*(np.zeros(1) for _ in range(4)))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        path.x = np.ones(1)

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 import torch
 from least_squares import flat, least_squares
+from runs import SmallNetwork, batches, seeded
+from safetensors.torch import save_file
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from collectors.errors import CheckpointError, LandscapeError
 from collectors.networks.readers import describe_network, read_network
 from collectors.weights.aligned import AlignedState
 from collectors.weights.safetensors_file import CheckpointFile, MemoryState, write_checkpoint
-from landscape.errors import DegenerateTrajectoryError, PlaneError
+from landscape import evaluate
+from landscape.errors import PlaneError
 from landscape.planes import custom_plane, line_between, pca_plane, plane_through, random_line, random_plane
 from landscape.planes.directions import random_direction
 from landscape.planes.from_checkpoints import plane_of_runs, random_plane_of
@@ -45,26 +49,54 @@ def same(one, two):
 # --- every form a set of weights may have ---
 
 
+def inside(prefix, state):
+    return {f"{prefix}.{name}": value for name, value in state.items()}
+
+
+def in_parts(state, folder):
+    names = list(state)
+    places = {name: f"model-{1 + 2 * index // len(names):05d}-of-00002.safetensors" for index, name in enumerate(names)}
+    for file in set(places.values()):
+        save_file({name: state[name] for name in names if places[name] == file}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+
+
+def files(folder, state):
+    """Writes weights in all forms that files have."""
+    state = {name: tensor.clone() for name, tensor in state.items()}
+    for name in ("parts", "pretrained"):
+        (folder / name).mkdir(parents=True)
+    in_parts(state, folder / "parts")
+    save_file(state, folder / "pretrained" / "model.safetensors")
+    save_file(state, folder / "other.safetensors")
+    for name, content in {
+        "weights": state,
+        "nested": {"epoch": 3, "model_state_dict": state},
+        "lightning": {"pytorch-lightning_version": "2.6", "epoch": 1, "state_dict": inside("model", state)},
+        "averaged": {"n_averaged": torch.tensor(3), **inside("module", state)},
+        "longer names": inside("net.body", state),
+    }.items():
+        torch.save(content, folder / f"{name}.pt")
+    return {path.stem: path for path in folder.iterdir()}
+
+
 def forms(tmp_path):
     module = build()
     state_dict = module.state_dict()
     arrays = read_network(module)
     write_checkpoint(tmp_path / "own.safetensors", arrays)
-    write_checkpoint(tmp_path / "wrapped.safetensors", {f"module.{name}": array for name, array in arrays.items()})
-    torch.save(state_dict, tmp_path / "weights.pt")
-    torch.save({"epoch": 3, "model_state_dict": state_dict}, tmp_path / "nested.pt")
+    write_checkpoint(tmp_path / "wrapped.safetensors", inside("module", arrays))
     return {
         "network": module,
         "wrapped network": nn.DataParallel(module),
         "state dict": state_dict,
-        "wrapped state dict": {f"module.{name}": tensor for name, tensor in state_dict.items()},
+        "wrapped state dict": inside("module", state_dict),
         "arrays": arrays,
         "reader": MemoryState(arrays),
         "path": tmp_path / "own.safetensors",
         "string": str(tmp_path / "own.safetensors"),
         "wrapped file": tmp_path / "wrapped.safetensors",
-        "pt": tmp_path / "weights.pt",
-        "nested pt": tmp_path / "nested.pt",
+        **files(tmp_path / "files", state_dict),
         "alias only": {n: t for n, t in state_dict.items() if n != "head.weight"},
     }
 
@@ -84,6 +116,38 @@ def test_every_form_gives_the_same_trajectory(tmp_path):
         plane = pca_plane([*others, weights])
         same(plane, expected)
         np.testing.assert_array_equal(plane.projection.x, expected.projection.x)
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model = seeded(SmallNetwork)
+
+
+def test_the_names_of_the_network_may_be_the_longer_ones(tmp_path):
+    expected = random_line(seeded(SmallNetwork), seed=3)
+    written = files(tmp_path, seeded(SmallNetwork).state_dict())
+    del written["longer names"]
+    for path in written.values():
+        outer = random_line(path, network=Outer(), seed=3)
+        np.testing.assert_equal(outer.origin, inside("model", expected.origin))
+
+
+@pytest.mark.slow
+def test_an_averaged_network_is_measured_like_the_network_in_it():
+    averaged = AveragedModel(seeded(SmallNetwork))
+    averaged.update_parameters(seeded(SmallNetwork, 1))
+    inputs, targets = map(torch.cat, zip(*batches(), strict=True))
+
+    def losses(origin, network):
+        plane = line_between(origin, seeded(SmallNetwork, 5))
+        options = {"x": [0.0, 0.5, 1.0], "device_ids": [0], "progress": False}
+        return evaluate(plane, lambda: (nn.CrossEntropyLoss(), network, (inputs, targets), {}), **options).loss
+
+    network, other = seeded(SmallNetwork, 2), AveragedModel(seeded(SmallNetwork, 2))
+    expected = losses(averaged.module, network)
+    for one, another in ((averaged, network), (averaged.module, other), (averaged.state_dict(), network)):
+        np.testing.assert_array_equal(losses(one, another), expected)
 
 
 def test_a_plane_does_not_change_with_the_network_it_was_made_from():
@@ -318,16 +382,9 @@ def test_checkpoints_are_read_three_times_and_placed_by_least_squares(centering,
     assert (found.x[2], found.y[2], found.residual[2]) == (0.0, 0.0, 0.0)
 
 
-def test_pca_planes_name_what_is_wrong():
-    modules = [build(seed) for seed in range(3)]
-    for given, options, error, text in (
-        (modules[:2], {}, DegenerateTrajectoryError, "need at least 3 checkpoints, but there are 2"),
-        ([modules[0]] * 3, {}, DegenerateTrajectoryError, "all 3 checkpoints hold the same trainable weights"),
-        (modules, {"numbers": [1, 2]}, ValueError, "numbers must be a list with one number for each of the 3"),
-        (modules, {"centering": "last"}, ValueError, "centering must be one of 'none', 'mean'"),
-    ):
-        with pytest.raises(error, match=text):
-            pca_plane(given, **options)
+def test_centerings_are_named():
+    with pytest.raises(ValueError, match="centering must be one of 'none', 'mean'"):
+        pca_plane([build(seed) for seed in range(3)], centering="last")
 
 
 # --- through points ---

@@ -167,6 +167,7 @@ class TestRuns:
             ({"SGD": 3, "Adam": 2}, [1, 2, 3], TypeError, "numbers must be a dict from the runs' names"),
             ({"SGD": 3, "Adam": 2}, {"sgd": [1]}, ValueError, "numbers must be a dict with the names of runs"),
             ({"SGD": 3, "Adam": 2}, {"Adam": [1]}, ValueError, r"numbers\['Adam'\] must be a list with one number"),
+            (3, [1, 2], ValueError, "numbers must be a list with one number for each of the 3"),
             (3, [1, "2", 3], TypeError, r"numbers\[1\] must be an int"),
             (3, "123", TypeError, "numbers must be a list of numbers"),
         ],
