@@ -92,6 +92,12 @@ def dropout():
     return nn.CrossEntropyLoss(), _built(DropoutNetwork), images(), {}
 
 
+def partly_frozen():
+    loss_function, network, data, metrics = dropout()
+    network[1].weight.requires_grad_(False)
+    return loss_function, network, data, metrics
+
+
 def tied():
     return nn.CrossEntropyLoss(), _built(TiedNetwork), sentences(), {}
 

@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 from data_sets import with_test_set
-from examples import bowl, dropout
+from examples import bowl, partly_frozen
 from surfaces import landscape, loss, surface
 from who_is_there import with_runs
 
@@ -117,32 +117,17 @@ class TestDirections:
         with h5py.File(tmp_path / names[3]) as file:
             np.testing.assert_array_equal(file["proj_xcoord"], data.checkpoints.x[5:13])
 
-    def test_the_directions_that_a_survey_kept(self, tmp_path):
-        directions = [{"weight": np.array([1.0, 0.5, 0.0, 0.0])}, {"weight": np.array([0.0, 0.0, -2.0, 1.0])}]
-        with h5py.File(surveyed(custom_plane(bowl()[1], directions), bowl, tmp_path), "r") as file:
-            for name, direction in zip(("xdirection", "ydirection"), directions, strict=True):
-                # Their h5_util.read_list.
-                tensors = [file[name][str(index)] for index in range(len(file[name]))]
-                assert [tensor.shape for tensor in tensors] == [(4,)]
-                assert tensors[0].dtype == np.float32
-                np.testing.assert_array_equal(tensors[0], direction["weight"])
-
-
-def partly_frozen():
-    loss_function, network, data, metrics = dropout()
-    network[1].weight.requires_grad_(False)
-    return loss_function, network, data, metrics
-
 
 def test_directions_list_all_parameters_in_the_networks_order(tmp_path):
     network = partly_frozen()[1]
     plane = random_plane(network, seed=1)
     with h5py.File(surveyed(plane, partly_frozen, tmp_path), "r") as file:
         for group, direction in zip(("xdirection", "ydirection"), plane.directions, strict=True):
+            # Their h5_util.read_list.
             tensors = [np.array(file[group][str(index)]) for index in range(len(file[group]))]
             # As their net_plotter.set_weights pairs them.
             for (name, parameter), tensor in zip(network.named_parameters(), tensors, strict=True):
-                assert tensor.shape == tuple(parameter.shape)
+                assert (tensor.shape, tensor.dtype) == (tuple(parameter.shape), np.float32)
                 expected = direction[name] if parameter.requires_grad else np.zeros(parameter.shape)
                 np.testing.assert_array_equal(tensor, expected)
 

@@ -374,17 +374,6 @@ def test_arguments(two):
         align(b, to=a, example=X).save("s3://bucket/aligned.safetensors")
 
 
-def test_a_split_reaches_every_axis_of_a_label():
-    labels = AxisLabels()
-    (axis,) = labels.new_axes([12])
-    same = labels.new_axis(12)
-    labels.join(axis, same)
-    first, second = labels.divide([axis], (3, 4))
-    labels.fix(first)
-    assert labels.labels(same) == [*first, *second]
-    assert [labels.is_free(label) for label in labels.labels(same)] == [False, True]
-
-
 def test_labels_that_do_not_fit_are_fixed():
     labels = AxisLabels()
     one = [*labels.new_axis(2), *labels.new_axis(3)]

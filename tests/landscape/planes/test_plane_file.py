@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from digits_networks import PLAN, build, callback_fn, own_loss, train
-from examples import bowl, dropout, train_run
+from examples import bowl, dropout, partly_frozen, train_run
 from remote_stores import empty_memory
 from safetensors.torch import save_file
 
@@ -88,12 +88,6 @@ def test_members_in_files_are_read_where_they_lay(tmp_path):
     moved = Plane.load(path).checkpoints[1]
     with pytest.raises(CheckpointError, match="checkpoint 1 of the saved plane is no longer in"):
         moved.read(space.tensors[0].name)
-
-
-def partly_frozen():
-    loss_function, network, data, metrics = dropout()
-    network[1].weight.requires_grad_(False)
-    return loss_function, network, data, metrics
 
 
 def test_members_behind_urls_and_in_folders_are_read_where_they_lay(tmp_path):
