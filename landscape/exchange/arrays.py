@@ -45,17 +45,13 @@ _OF_NETWORKS = {
     "role": "which network it is",
 }
 _OF_SAMPLES = {"sample_loss": "loss of each sample", "target": "target of the sample", "weight": "weight of the sample"}
-_STATUS = {
-    "status": "status of the measurement",
-    f"{PROJECTED_PREFIX}status": "status of the measurement at the foot on the plane",
-    "with_plane_buffers_status": "status of the measurement with the plane's buffers",
-}
 # What is before and after the name of a metric where a checkpoint is measured, the status there, and words for it.
 _PLACES = (
     (PROJECTED_PREFIX, "", f"{PROJECTED_PREFIX}status", " at the foot on the plane"),
     ("", PLANE_BUFFERS_SUFFIX, "with_plane_buffers_status", " with the plane's buffers"),
     ("", "", "status", ""),
 )
+_STATUS = {status: f"status of the measurement{at_place}" for *_, status, at_place in _PLACES}
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -185,8 +181,7 @@ def _described(dataset: xarray.Dataset, landscape: LandscapeData, group: str = "
 def _long_name(name: str, landscape: LandscapeData, group: str) -> str:
     place = name.removesuffix("_coordinate")
     if place in ("x", "y"):
-        axis = 0 if place == "x" else 1
-        along = unescaped(axis_label(landscape, axis))
+        along = unescaped(axis_label(landscape, "xy".index(place)))
         at = {"": "", "checkpoints": ", at the foot of the network on the plane", "origin": ", at the origin"}
         return along + at[group]
     if name == "number":

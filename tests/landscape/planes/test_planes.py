@@ -12,7 +12,6 @@ from torch.optim.swa_utils import AveragedModel
 
 from collectors.errors import CheckpointError, LandscapeError
 from collectors.networks.readers import describe_network, read_network
-from collectors.weights.aligned import AlignedState
 from collectors.weights.safetensors_file import CheckpointFile, MemoryState, write_checkpoint
 from landscape import evaluate
 from landscape.errors import PlaneError
@@ -186,12 +185,17 @@ def test_the_network_must_be_described():
 def test_weights_of_an_unknown_form_are_refused(tmp_path):
     module = build()
     state = dict(module.state_dict())
+    twice = {**state, "module.head.bias": state["head.bias"]}
+    turned = {name: tensor.T if name == "tied.weight" else tensor for name, tensor in state.items()}
+    del turned["head.weight"]
     for weights, error, text in (
         (3, TypeError, r"origin must be a network, a mapping .* but got int"),
         ({**state, "epoch": 3}, TypeError, r"origin\['epoch'\] must be a tensor or a NumPy array, but got int"),
         ({"model": state}, TypeError, r"origin\['model'\] must be .*give that entry alone, but got"),
         (tmp_path / "absent.safetensors", CheckpointError, r"absent.safetensors cannot be read"),
         (tmp_path / "absent.pt", CheckpointError, r"absent.pt does not exist"),
+        (twice, CheckpointError, r"holds both 'head.bias' and 'module.head.bias'"),
+        (turned, CheckpointError, r"head.weight: the network has \(30, 60\), found \(60, 30\)"),
     ):
         with pytest.raises(error, match=text):
             random_plane(weights, network=module)
@@ -210,20 +214,6 @@ def test_weights_of_another_network_are_refused_with_the_differences():
         "c does not fit the network Network:", "  convolution.bias (20,): missing",
         "  head.bias: the network has (30,), found (3,)", "  more (2,): unknown",
     ]  # fmt: skip
-
-
-def test_one_name_twice_is_refused():
-    module = build()
-    state = {**module.state_dict(), "module.head.bias": module.head.bias}
-    with pytest.raises(CheckpointError, match=r"holds both 'head.bias' and 'module.head.bias'"):
-        random_plane(state, network=module)
-
-
-def test_an_alias_of_another_shape_is_refused():
-    arrays = read_network(build())
-    arrays["tied.weight"] = arrays.pop("head.weight").T
-    with pytest.raises(CheckpointError, match=r"head.weight: the network has \(30, 60\), found \(60, 30\)"):
-        AlignedState(MemoryState(arrays), describe_network(build()))
 
 
 def test_networks_that_cannot_move_are_refused():
