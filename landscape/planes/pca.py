@@ -70,12 +70,14 @@ def principal_directions(
             "Save checkpoints more often or choose a longer interval; for two checkpoints use a line between them, "
             "for one a random plane."
         )
-    gram, total, rounding = _gram_matrix(checkpoints, space, centering, passes)
+    parts = [(shard, centering) for shard in shards_of(space)]
+    gram, squared_rounding = added(passes.each(_gram_of_shard, checkpoints, parts))
+    total = float(np.trace(gram))
     with threadpool_limits(1, "blas"):
         eigenvalues, eigenvectors = np.linalg.eigh(gram)
     leading = np.sqrt(np.clip(eigenvalues[::-1][:components], 0.0, None))
     _check_rank(leading, count, centering)
-    notes = _notes_on(leading, rounding * math.sqrt(count), total)
+    notes = _notes_on(leading, math.sqrt(squared_rounding) * math.sqrt(count), total)
     for note in notes:
         warn_user(note)
     coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
@@ -85,18 +87,10 @@ def principal_directions(
     return PrincipalDirections(directions, singular_values**2 / total, singular_values, coordinates, notes)
 
 
-def _gram_matrix(
-    checkpoints: Sequence[StateReader], space: WeightSpace, centering: str, passes: Passes
-) -> tuple[Float64[np.ndarray, "checkpoints checkpoints"], float, float]:
-    """Returns the Gram matrix, its trace, and the norm that rounding alone gives a checkpoint."""
-    parts = [(shard, centering) for shard in shards_of(space)]
-    gram, squared_rounding = added(passes.each(_gram_of_shard, checkpoints, parts))
-    return gram, float(np.trace(gram)), math.sqrt(squared_rounding)
-
-
 def _gram_of_shard(
     checkpoints: Sequence[StateReader], shard: Sequence[Piece], centering: str
 ) -> tuple[Float64[np.ndarray, "checkpoints checkpoints"], float]:
+    """Returns the Gram matrix, and the square of the norm that rounding alone gives a checkpoint."""
     last = checkpoints[-1]
     gram = np.zeros((len(checkpoints), len(checkpoints)))
     squared_rounding = 0.0

@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 
 from collectors.networks.weight_space import State, WeightSpace
 from collectors.weights.safetensors_file import CheckpointFile
-from landscape.planes.passes import HERE
-from landscape.planes.pca import _gram_matrix, principal_directions
+from landscape.planes.passes import HERE, shards_of
+from landscape.planes.pca import _gram_of_shard, principal_directions
 
 
 def stacked(files: list[CheckpointFile]) -> Any:
@@ -47,7 +47,8 @@ def main() -> None:
             file.sha256()  # from here on, the operating system holds the files
         both = seconds(lambda: principal_directions(files, space, centering="mean"), options.repeats)
         with threadpool_limits(1, "blas"):
-            gram = seconds(lambda: _gram_matrix(files, space, "none", HERE), options.repeats)
+            parts = [(shard, "none") for shard in shards_of(space)]
+            gram = seconds(lambda: list(HERE.each(_gram_of_shard, files, parts)), options.repeats)
         default = seconds(lambda: principal_directions(files, space), options.repeats)
         found = principal_directions(files, space, centering="mean")
         matrix = stacked(files)
