@@ -1,4 +1,4 @@
-"""Reports of other projects on second derivatives: of tied, normalized, padded and sparse layers."""
+"""Reports of other projects on second derivatives: of tied, normalized and padded layers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from landscape.planes import random_line
 QUIET = {"device_ids": [0], "progress": False}
 INPUTS = torch.randn(20, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 TARGETS = torch.randn(20, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-WORDS = torch.randint(6, (8, 1), generator=torch.Generator().manual_seed(0))
-THREES = torch.diag(torch.tensor([3.0, 3.0, 3.0, 2.0, 1.0, 0.5], dtype=torch.float64))
 
 
 class Tied(nn.Module):
@@ -56,33 +54,12 @@ def loss_of_normalized(parameters):
     return nn.functional.mse_loss(INPUTS @ weight.t() + bias, TARGETS)
 
 
-def sparse():
-    network = nn.Sequential(nn.Embedding(6, 2, sparse=True), nn.Flatten()).double()
-    return nn.CrossEntropyLoss(), network, (WORDS, torch.arange(8) % 2), {}
-
-
-def loss_of_sparse(weight):
-    return nn.functional.cross_entropy(weight.reshape(6, 2)[WORDS[:, 0]], torch.arange(8) % 2)
-
-
-def repeated():
-    return nn.MSELoss(), nn.Linear(6, 1, bias=False).double(), (THREES, torch.ones(6, 1, dtype=torch.float64)), {}
-
-
-def loss_of_repeated(weight):
-    return nn.functional.mse_loss(THREES @ weight, torch.ones(6, dtype=torch.float64))
-
-
 CASES = {
     # A decoder whose weight is the encoder's, transposed, needs more than a copy of the numbers.
     "BVLC/caffe#3612": (functools.partial(tied, False), loss_of_tied, 2),
     "BVLC/caffe#3612 as a buffer": (functools.partial(tied, True), loss_of_tied, 2),
     # Second derivatives of one of PyTorch's own normalizations are wrong.
     "pytorch/pytorch#79705": (normalized, loss_of_normalized, 3),
-    # What asked for sparse gradients of an embedding got an error from within PyTorch.
-    "pytorch/xla#8719": (sparse, loss_of_sparse, 3),
-    # Of an eigenvalue that occurs several times, one copy is found and a smaller one is returned.
-    "yixuan/spectra#144": (repeated, loss_of_repeated, 4),
 }
 
 
@@ -100,10 +77,6 @@ def test_eigenvalues_are_those_of_the_dense_hessian(case):
     parameters = nn.utils.parameters_to_vector(reversed(own.values())).detach()
     expected = np.linalg.eigvalsh(torch.autograd.functional.hessian(loss, parameters).numpy())[::-1]
     np.testing.assert_allclose(found.eigenvalues[0], expected[:top], rtol=1e-6)
-    if make is repeated:
-        np.testing.assert_allclose(expected[:top], [3, 3, 3, 4 / 3])
-    if make is sparse:
-        assert network[0].sparse
 
 
 PADDED = torch.arange(6) >= torch.tensor([[6], [3], [4], [2]])

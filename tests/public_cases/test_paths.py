@@ -1,33 +1,29 @@
-"""Reports of other projects on several networks: barriers, curves, alignments, comparisons, and on flat landscapes."""
+"""Reports of other projects on several networks: what lies between them, and alignments."""
 
 from __future__ import annotations
 
+import copy
 import math
 
-import figure_cases
 import numpy as np
 import pytest
 import torch
 from digits_networks import build, callback_fn, own_loss, train
 from torch import nn
 from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import spectral_norm
 
-from landscape import Landscape, Measure
-from landscape.functions import barrier, compare, connect
+from landscape import Measure, line_between
+from landscape.functions import barrier, connect
 from landscape.paths.alignment import align
-from landscape.record.checks import PointStatus
 
 QUIET = {"device_ids": [0], "progress": False}
 INPUTS = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
-TARGETS = torch.randn(40, 2, generator=torch.Generator().manual_seed(1))
 
 
-def test_the_end_of_a_barrier_keeps_its_statistics_and_a_curve_ends_at_its_networks():
-    """timgaripov/swa#8 and timgaripov/dnn-mode-connectivity#8: BatchNorm's statistics made copies of other losses."""
+def test_a_curve_ends_at_its_networks():
+    """timgaripov/dnn-mode-connectivity#8: BatchNorm's statistics made copies of other losses."""
     a, b = (train(build(seed), epochs=1, seed=seed) for seed in (0, 1))
-    found = barrier(a, b, callback_fn, points=3, **QUIET).landscape
-    assert found.attributes["buffers"] == "recalibrate"
-    assert found.loss[-1] == pytest.approx(own_loss(b), rel=1e-5)
     path = connect(a, b, callback_fn, steps=2, **QUIET)
     found = Measure(callback_fn, **QUIET).barrier(path, points=3).landscape.loss
     assert found[[0, -1]].tolist() == pytest.approx([own_loss(a), own_loss(b)], rel=1e-5)
@@ -57,15 +53,6 @@ def test_a_barrier_of_zero_says_how_high_it_may_be():
     expected = RISES.mean() + 1.6449 * RISES.std(ddof=1) / math.sqrt(60)
     assert expected > 0.1
     assert found.limit == pytest.approx(expected, abs=1e-4)
-
-
-@pytest.mark.parametrize("directions", [2, 3])
-def test_so_few_directions_are_refused(directions):
-    """BS1125/CMAverse#50: an interval from two repetitions was given, and held not even the estimate."""
-    networks = {"a": [nn.Linear(4, 2)], "b": [nn.Linear(4, 2)]}
-    data = lambda: (nn.MSELoss(), nn.Linear(4, 2), (INPUTS, TARGETS), {})  # noqa: E731
-    with pytest.raises(ValueError, match=r"directions must be 1.*or at least 4, because intervals from 2 or 3 hold"):
-        compare(networks, data, directions=directions, points=3, **QUIET)
 
 
 def with_weight_norm():
@@ -107,18 +94,20 @@ def test_a_pruned_network_is_aligned_and_stays_as_it_was():
     torch.testing.assert_close(twin(INPUTS), other(INPUTS), rtol=1e-5, atol=1e-6)
 
 
-def test_what_is_not_finite_and_what_failed_are_counted_apart():
-    """madeline-scyphers/boa#151: a result that is no number and a trial that failed were told apart nowhere."""
-    data = figure_cases.build(rows=4, columns=5, points=2)
-    data.metrics["loss"][0, :3] = np.inf
-    data.metrics["loss"][1, :2] = np.nan
-    data.status[1, :2] = PointStatus.FAILED
-    assert ", 3 not finite, 2 failed" in repr(Landscape(data))
+def with_spectral_norm(seed):
+    torch.manual_seed(seed)
+    return nn.Sequential(spectral_norm(nn.Linear(6, 5)), nn.Linear(5, 2)).eval()
 
 
-def test_a_flat_landscape_has_no_minima():
-    """maljovec/topopy#13: flat regions had minima that are none."""
-    found = Landscape(figure_cases.build(np.full((3, 5), 0.25), points=0)).topology()
-    assert found.minima == ()
-    assert found.flat
-    assert "flat" in repr(found)
+def test_between_networks_the_vectors_of_spectral_normalization_have_length_one():
+    """NCAR/miles-credit#394: averaged vectors of spectral normalization were shorter, and predictions exploded."""
+    a, b = with_spectral_norm(0), with_spectral_norm(1)
+    point = line_between(a, b).point((0.5,))
+    vectors = [name for name in point if name.endswith(("_u", "_v"))]
+    assert len(vectors) == 2
+    for name in vectors:
+        assert np.linalg.norm(point[name]) == pytest.approx(1, abs=1e-6)
+    between = copy.deepcopy(a)
+    between.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in point.items()})
+    # A quotient of the longest vector and what it is measured by.
+    assert torch.linalg.matrix_norm(between[0].weight.detach(), 2) < 3

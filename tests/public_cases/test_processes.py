@@ -1,57 +1,16 @@
-"""Reports of other projects on devices and processes."""
+"""Reports of other projects on processes, and on files that they leave."""
 
 from __future__ import annotations
 
 import sys
 
 import pytest
+import torch
 from scripts import run_python
+from torch import nn
 
-from workers.pools import devices
-
-
-class Library:
-    @staticmethod
-    def nvmlInit_v2():
-        return 0
-
-    @staticmethod
-    def nvmlDeviceGetCount_v2(pointer):
-        pointer._obj.value = 1
-
-    @staticmethod
-    def nvmlShutdown():
-        return 0
-
-
-def test_nvidias_library_is_asked(monkeypatch):
-    """utkuozdemir/nvidia_gpu_exporter#125: within WSL2 there is no /dev/nvidia0, but NVIDIA's library knows the GPU."""
-    monkeypatch.setattr("ctypes.CDLL", lambda name: Library)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    devices._ask_driver.cache_clear()
-    try:
-        assert devices.gpu_ids() == (0,)
-    finally:
-        devices._ask_driver.cache_clear()
-
-
-UUIDS = ["GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "MIG-4c60d78c-506f-5593-938d-a136eaa1fa52"]
-
-
-@pytest.mark.parametrize(("visible", "count"), [*((name, 0) for name in [*UUIDS, "4,5,6,7"]), ("2", 1)])
-def test_names_of_gpus_that_are_not_there_are_none(monkeypatch, visible, count):
-    """pytorch/pytorch#90543 and pytorch/examples#115: CUDA_VISIBLE_DEVICES was believed without asking the driver."""
-    monkeypatch.setattr(devices, "driver_gpus", lambda: count, raising=False)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert devices.gpu_ids() == ()
-
-
-def test_slurms_number_is_a_limit(monkeypatch):
-    """galilai-group/stable-pretraining#24: Slurm gave a task fewer cores than the machine has, and all were used."""
-    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
-    before = devices.available_cores()
-    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
-    assert devices.available_cores() == before[:1]
+from collectors import load_checkpoint, save_checkpoint
+from workers.torch.compiled.packages import PackageFolder
 
 
 def test_the_command_line_starts_without_docstrings():
@@ -97,3 +56,19 @@ print("good")
 def test_a_survey_in_a_forked_process_ends():
     """pytorch/pytorch#41197: a process that was forked from one that computed waits for threads that are not there."""
     assert run_python("-W", "ignore", "-c", SCRIPT) == "good\n"
+
+
+def test_the_name_that_was_given_is_found(tmp_path):
+    """numpy/numpy#9929: what was saved under a name was not found under it, because an ending was added."""
+    network = nn.Linear(3, 2)
+    save_checkpoint(network, tmp_path / "best.ckpt")
+    found = load_checkpoint(tmp_path / "best.ckpt").weights
+    torch.testing.assert_close(torch.from_numpy(found["weight"]), network.weight.detach(), rtol=0, atol=0)
+
+
+def test_a_package_whose_facts_cannot_be_read_is_none(tmp_path):
+    """r-lib/lintr#794: a damaged file of a cache ended every later run, though nobody needs it."""
+    folder = PackageFolder(tmp_path / "packages")
+    library = folder.keep("key", b"code")
+    library.with_suffix(".json").write_text("[" * 100_000)
+    assert folder.find("key") is None

@@ -67,18 +67,6 @@ def test_what_goes_on_from_ctrl_c_ends_where_an_undisturbed_training_does(tmp_pa
     assert torch.equal(train(resume_from=saved), expected)
 
 
-def test_the_first_checkpoint_with_new_parameters_says_so(tmp_path):
-    """ACEsuit/mace#525: parameters that a network got later were left out without a word."""
-    network = nn.Sequential(nn.Linear(4, 3))
-    wanted = {"intervals": [range(4)], "unit": "epoch"}
-    with SummaryCollector(tmp_path, collect_landscape=wanted).watch(network) as run:
-        run.end_epoch()
-        network.append(nn.Linear(3, 2))
-        with pytest.warns(UserWarning, match=r"at epoch 2 than when collecting began \('1\.weight', '1\.bias'\)"):
-            run.end_epoch()
-        run.end_epoch()
-
-
 def record(network, folder, **items):
     model = Model(network, nn.CrossEntropyLoss(), torch.optim.SGD(network.parameters(), lr=0.0))
     model.train(1, [(INPUTS, TARGETS)] * 2, SummaryCollector(folder, 1, collect_specified_data=items))
