@@ -1,10 +1,11 @@
-"""The check of a run and its callback_fn, from what needs no measuring to what does."""
+"""The check of a run and its callback_fn, from what needs no measuring to what does, and what it looked at."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from collectors.errors import CheckpointError, LandscapeError
 from collectors.networks.weight_space import WeightSpace, some_names
 from collectors.run_directory.directory import RunDirectory
-from collectors.summary.recorded_values import recorded_training
+from collectors.summary.recorded_values import RecordedTraining, recorded_training
 from collectors.validation import wrong_type
 from collectors.weights.aligned import AlignedState, align
 from workers.errors import FrozenNetworkError, NondeterministicLossError, SamplesError, quotes_user
@@ -24,12 +25,17 @@ from ..curvature.facts import evenly_chosen
 from ..record.identity import data_set_json, identity_of
 from ..record.workers import measurement_options
 from .diagnosis import Diagnosis, Fact, Finding, QuotedFinding
-from .facts import logged_facts, network_facts, run_facts, sample_facts
 from .losses import LossCheck
-from .measuring import Comparison, MeasuredRun, measure_run, one_device, warnings_as_texts
+from .measuring import Comparison, MeasuredRun, measure_run, one_device, sample_counts, samples_in, warnings_as_texts
 
 _CHECKPOINTS = 5
 _FEWEST = 3  # that a plane goes through
+_MEANINGS = {
+    "fixed": "each checkpoint has its own; on a plane they are those of its origin",
+    "recalibrate": "statistics of normalization layers are computed anew at each point",
+}
+# How many times as high as logged a loss may be unnoticed before check says so.
+_WIDE = 2.0
 
 
 def check_run(run: RunDirectory, callback_fn: Callable[[], Any], chosen: Mapping[str, Any]) -> Diagnosis:
@@ -63,7 +69,7 @@ class _Check:
         run, unit = self._run, self._run.settings.unit
         there = run.present_numbers
         self._numbers = [there[place] for place in evenly_chosen(len(there), _CHECKPOINTS)]
-        self.facts += run_facts(run, there, self._numbers)
+        self.facts += _run_facts(run, there, self._numbers)
         if len(there) < _FEWEST:
             remedy = "train longer, or collect in smaller intervals."
             self.findings.append(Finding("run", f"there are {len(there)} checkpoints.", f"at least {_FEWEST}.", remedy))
@@ -78,22 +84,24 @@ class _Check:
             seen = f"the weights are not finite at {unit}{'s' * (len(lost) > 1)} {some_names(lost)}."
             remedy = "leave them out (end the interval before), or train again where it diverged."
             self.findings.append(Finding("checkpoint", seen, "weights through which a plane can go.", remedy))
-        self.facts += network_facts(description.space, self._chosen["buffers"])
-        self.facts += sample_facts(self._measured, self._result)
+        self.facts += _network_facts(description.space, self._chosen["buffers"])
+        self.facts += _sample_facts(self._measured, self._result)
         matches = [(text, _BROADCAST.match(text)) for text in said]
         texts = [text for text, match in matches if match is None]
         self.findings += [_of_broadcast(*match.groups()) for _, match in matches if match is not None][:1]
         self.facts += [Fact("warning", text) for text in texts if not any(note in text for note in description.notes)]
         training = recorded_training(run.path)
-        losses = LossCheck(self._callback_fn, self._result, self._chosen, states, run.metadata, training)
-        self.facts += losses.clues(self._measured)
+        losses = LossCheck(
+            self._callback_fn, self._result, self._chosen, states, run.metadata, training, self._measured
+        )
+        self.facts += losses.clues()
         if not self._are_alike_in_other_calls(states):
             self.facts.append(Fact("logged losses", "not compared before the samples are always the same."))
             return
-        self.findings += losses.not_finite(self._measured)
-        self.compared = losses.compare(self._measured)
+        self.findings += losses.not_finite()
+        self.compared = losses.compare()
         if self.compared is not None:
-            found = losses.findings(self._measured, self.compared)
+            found = losses.findings(self.compared)
             self.findings += [item for item in found if isinstance(item, Finding)]
             self.facts += [item for item in found if isinstance(item, Fact)]
         self.facts += logged_facts(self.compared, training, unit)
@@ -127,8 +135,7 @@ class _Check:
                 passes = [_samples_of(measured(lambda: self._result, seed).description) for seed in (2, 3)]
             self.findings.append(_OTHER_PASS if passes and passes[0] != passes[1] else _OTHER_CALL)
             return False
-        main = (next(iter(item.losses.values())) for item in (self._measured, other))
-        here, there = ({"loss": losses[number].mean} for losses in main)
+        here, there = ({"loss": item.main[number].mean} for item in (self._measured, other))
         what = f"the checkpoint of {self._run.settings.unit} {number}"
         check_same_values(what, here, there, "with the network and the loss of another call of callback_fn")
         return True
@@ -207,3 +214,81 @@ def _trainable(space: WeightSpace, trained: list[str] | None) -> Iterator[Findin
 
 def _samples_of(description: EvaluatorDescription) -> list[Any]:
     return [identity_of(description, ("samples",)), *map(data_set_json, description.datasets)]
+
+
+def _run_facts(run: RunDirectory, there: Sequence[int], numbers: Sequence[int]) -> Iterator[Fact]:
+    unit = run.settings.unit
+    yield Fact("run", f"{run.path} has {len(there)} checkpoints; looked at: {unit}s {', '.join(map(str, numbers))}.")
+    wanted = tuple(dict.fromkeys(number for interval in run.settings.intervals for number in interval))
+    if missing := run.missing(wanted):
+        yield Fact("run", f"no checkpoints of {unit}s {some_names(missing)}; landscapes are drawn without them.")
+
+
+def _network_facts(space: WeightSpace, buffers: str) -> Iterator[Fact]:
+    frozen = [tensor.name for tensor in space.parameters if not tensor.trainable]
+    still = f" Frozen, so that no plane moves them: {some_names(frozen)}." if frozen else ""
+    yield Fact("network", f"{space.network} has {space.dimension:,} weights that planes move.{still}")
+    if space.buffers:
+        names = some_names([tensor.name for tensor in space.buffers])
+        yield Fact("network", f"buffers: {names}; {_MEANINGS.get(buffers, buffers)}.")
+    shared = [" = ".join((tensor.name, *tensor.aliases)) for tensor in space.tensors if tensor.aliases]
+    if shared:
+        yield Fact("network", f"shared weights, which move as one: {'; '.join(shared)}.")
+
+
+def _sample_facts(measured: MeasuredRun, result: Any) -> Iterator[Fact]:
+    description, options = measured.description, measured.description.options
+    how = "the first in the data set's order" if options.samples == "first" else f"random, seed {options.seed}"
+    wanted = options.num_samples
+    for place, (name, count) in enumerate(sample_counts(description)):
+        there = samples_in(result, name)
+        of = f" of {there:,}" if there else ""
+        asked = wanted.get(name) if isinstance(wanted, Mapping) else wanted
+        if there == count:
+            which = ", which are all"
+        elif asked == count:
+            which = f" ({how})"
+        else:
+            which = " (those that its loader visits)" if there else ""
+        main = " It is the main data set." if name and not place else ""
+        yield Fact("samples", f"{repr(name) + ': ' if name else ''}{count:,}{of} are read{which}.{main}")
+    mean = "a mean over the samples"
+    if measured.is_sum:
+        mean = "a sum over the samples, so that it is larger the more of them are read"
+    elif measured.belongs_to_batches:
+        mean = "it belongs to its batches, which are kept as the data set gives them"
+    elif measured.weights is not None:
+        low, high = float(np.min(measured.weights)), float(np.max(measured.weights))
+        mean += ", all count alike" if low == high else f", which count from {low:g} to {high:g} each"
+    yield Fact("loss", f"{mean}.")
+    yield from (Fact("samples", note) for note in description.notes)
+
+
+def logged_facts(compared: Comparison | None, training: RecordedTraining, unit: str) -> Iterator[Fact]:
+    if not (count := len(training.losses)):
+        texts = [
+            "none can be read (the run logged none, lies behind a URL, or TensorBoard is missing), so the measured "
+            "losses were compared with nothing: another data set, normalization or loss cannot be noticed."
+        ]
+    elif compared is None or not compared.decides:
+        texts = [
+            f"{count} were logged, which is too few, or they belong to no two checkpoints with a finite loss, or are "
+            "sums over batches whose size nobody recorded: check cannot tell whether this is the loss that was trained."
+        ]
+    else:
+        of_set = f"on {compared.data_set!r}, " if compared.data_set else ""
+        texts = [f"{of_set}{row.text(unit)}." for row in compared.trained]
+        if compared.data_set:
+            texts.append(
+                "those of the main data set, which pictures show first, do not fit: as it should be if training never "
+                f"had its samples, but those of {compared.data_set!r}."
+            )
+        if compared.fits and _WIDE <= compared.least_factor < math.inf:
+            times = f"{compared.least_factor:.2g}"
+            texts.append(f"these ranges are wide: a loss up to {times} times as high as logged would not be noticed.")
+        if compared.is_lower:
+            texts.append(
+                "the measured losses are lower. Dropout, augmentation, smoothed labels or a penalty in the training's "
+                "loss do that, and so do other samples or another loss: check cannot tell which it is."
+            )
+    yield from (Fact("logged losses", text) for text in texts)

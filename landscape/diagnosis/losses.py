@@ -14,8 +14,7 @@ from collectors.summary.recorded_values import RecordedTraining
 from collectors.weights.aligned import AlignedState
 
 from .diagnosis import ComparedLoss, Fact, Finding
-from .facts import data_set_of, loss_of, samples_in
-from .measuring import Comparison, MeasuredRun, compare, measure_run
+from .measuring import Comparison, MeasuredRun, compare, loss_of, measure_run, samples_in
 from .trials import Trial, trials_of, variance_factors, what_mends
 
 # How far a ratio of losses may be from the number of samples in a batch.
@@ -35,6 +34,7 @@ class LossCheck:
     states: Mapping[int, AlignedState]
     metadata: RunMetadata
     training: RecordedTraining
+    measured: MeasuredRun
 
     @property
     def unit(self) -> str:
@@ -45,46 +45,48 @@ class LossCheck:
         """How many steps a checkpoint's number counts; None where nobody recorded it."""
         return 1 if self.unit == "step" else self.metadata.step_per_epoch
 
-    def compare(self, measured: MeasuredRun, factor: float | None = None) -> Comparison | None:
+    def compare(self, factor: float | None = None) -> Comparison | None:
         """Returns the comparison of the data set that fits, or of the main one; None where nothing can be compared."""
         # The factor says how many times as large as a sample's loss a batch's is; None: as callback_fn's loss has it.
         steps_of = self._steps_of
         if steps_of is None:
             return None
         if factor is None:
-            factor = self._factor(measured)
+            factor = self._factor
         steps = {number: number * steps_of for number in self.states}
         logged = self.training.losses
         found = [
             replace(compare(losses, steps, logged, factor), data_set=name if place else "")
-            for place, (name, losses) in enumerate(measured.losses.items())
+            for place, (name, losses) in enumerate(self.measured.losses.items())
         ]
         best = next((item for item in found if item.fits), found[0])
         # Where nothing says how large a batch was, sums can be told from means alone.
-        return best if not self._is_of_unknown_batches(measured) or _is_mean(best) else None
+        return best if not self._is_of_unknown_batches or _is_mean(best) else None
 
     @property
     def _sees_few_batches(self) -> bool:
         steps = self.metadata.step_per_epoch or 0
         return steps > 2 and len({step % steps for step in self.training.losses}) <= 2
 
-    def _factor(self, measured: MeasuredRun) -> float:
-        return float(self.training.batch_size or 1) if measured.is_sum else 1.0
+    @property
+    def _factor(self) -> float:
+        return float(self.training.batch_size or 1) if self.measured.is_sum else 1.0
 
-    def _is_of_unknown_batches(self, measured: MeasuredRun) -> bool:
-        return measured.is_sum and self.training.batch_size is None
+    @property
+    def _is_of_unknown_batches(self) -> bool:
+        return self.measured.is_sum and self.training.batch_size is None
 
-    def findings(self, measured: MeasuredRun, found: Comparison) -> Sequence[Finding | Fact]:
+    def findings(self, found: Comparison) -> Sequence[Finding | Fact]:
         """Returns what is wrong; facts in place of what only looks wrong."""
         if not found.decides:
             return []
-        if self._is_of_unknown_batches(measured):
-            return [self._another_sum(measured, found.rows[-1], "that of a sample fits")]
-        if not found.fits and (of_scale := self._scale(measured, found)) is not None:
+        if self._is_of_unknown_batches:
+            return [self._another_sum(found.rows[-1], "that of a sample fits")]
+        if not found.fits and (of_scale := self._scale(found)) is not None:
             return [of_scale]
         if found.is_higher:
-            return [self._higher(measured, found)]
-        if found.is_lower and (of_ratio := self._lower(measured, found)) is not None:
+            return [self._higher(found)]
+        if found.is_lower and (of_ratio := self._lower(found)) is not None:
             return [of_ratio]
         # Near zero no single loss is lower for sure. Dropout alone makes a logged loss a few times as high as the
         # measured one, whatever losses are called.
@@ -96,16 +98,16 @@ class LossCheck:
             f"{row.measured / row.logged:.2g} of it."
         )
         expected = f"about {row.logged:.3g} at {self.unit} {row.number}, instead of {row.measured:.3g}."
-        texts = [f"{seen} {clue.text}" for clue in self.clues(measured) if clue.about == "loss"]
+        texts = [f"{seen} {clue.text}" for clue in self.clues() if clue.about == "loss"]
         return [Finding("loss", text, expected, "return the loss of the training.") for text in texts]
 
-    def not_finite(self, measured: MeasuredRun) -> Iterator[Finding]:
+    def not_finite(self) -> Iterator[Finding]:
         """Yields a finding where the loss is NaN or infinite, though what training logged around it is finite."""
         steps_of, logged = self._steps_of, self.training.losses
         if not steps_of:
             return
-        losses = next(iter(measured.losses.values())).items()
-        lost = [number for number, loss in losses if number <= measured.last and not math.isfinite(loss.mean)]
+        losses = self.measured.main.items()
+        lost = [number for number, loss in losses if number <= self.measured.last and not math.isfinite(loss.mean)]
         for number in lost:
             place = number * steps_of
             around = sorted(logged, key=lambda step: abs(step - 1 - place))[:_AROUND]
@@ -116,13 +118,13 @@ class LossCheck:
                 yield Finding("loss", seen, "a finite loss.", remedy)
                 return
 
-    def clues(self, measured: MeasuredRun) -> list[Fact]:
+    def clues(self) -> list[Fact]:
         """Returns what else differs from what training recorded; that need not be wrong."""
         found = []
-        size, known = self._size(measured), self.training.samples
+        size, known = self._size, self.training.samples
         if size is not None and known not in (None, size):
             found.append(Fact("samples", f"Training had {known:,} samples, callback_fn's data set has {size:,}."))
-        before, now = self.metadata.network.get("name"), measured.description.space.network
+        before, now = self.metadata.network.get("name"), self.measured.description.space.network
         if before not in (None, now) and not self.metadata.imported:  # whose name is how a user calls it
             found.append(Fact("network", f"Training had the network {before}, callback_fn has {now}."))
         loss, before = loss_of(self.result), self.training.loss_function
@@ -131,32 +133,34 @@ class LossCheck:
             found.append(Fact("loss", f"Training had the loss {before}, callback_fn has {now}."))
         return found
 
-    def _size(self, measured: MeasuredRun) -> int | None:
-        return samples_in(data_set_of(self.result, next(iter(measured.losses))))
+    @property
+    def _size(self) -> int | None:
+        return samples_in(self.result, next(iter(self.measured.losses)))
 
-    def _higher(self, measured: MeasuredRun, found: Comparison) -> Finding | Fact:
+    def _higher(self, found: Comparison) -> Finding | Fact:
         row, count = found.rows[-1], sum(item.is_higher for item in found.trained)
         seen = (
             f"at {count} of {len(found.trained)} checkpoints the measured loss is higher than training logged, such as "
             f"{row.measured:.3g} at {self.unit} {row.number}."
         )
         expected = f"a loss {row.interval} there"
-        description = measured.description
+        description = self.measured.description
         read = (description.datasets or (description,))[0].num_samples
-        is_part = (self._size(measured) or read) > read
+        is_part = (self._size or read) > read
 
         how = {**self.chosen, "plan": description.plan}
 
         def misfit(trial: Trial) -> float:
-            after = self.compare(measure_run(trial.callback_fn, self.states, {**how, **trial.options}))
+            measured = measure_run(trial.callback_fn, self.states, {**how, **trial.options})
+            after = replace(self, measured=measured).compare()
             return after.misfit if after is not None and after.mends(found) else math.inf
 
         trials = trials_of(self.callback_fn, self.result, description.space, self.chosen, is_part=is_part)
         mended = what_mends(trials, misfit)
-        clues = self.clues(measured)
+        clues = self.clues()
         seen = " ".join([seen, *(clue.text for clue in clues)])
         if any("buffers" in trial.options for trial in mended):
-            factors = variance_factors(self.callback_fn, self.states[measured.last], how)
+            factors = variance_factors(self.callback_fn, self.states[self.measured.last], how)
             far = [(name, factor) for name, factor in factors.items() if not factor <= _OF_VARIANCE]
             if factors and not far and len(mended) == 1:
                 lag = "Running statistics lag behind weights that move fast; those of callback_fn's data are near them."
@@ -183,7 +187,7 @@ class LossCheck:
                 "look whether inputs and targets are in the same order and of the training's data, and whether the "
                 "loss and the network's forward are those of the training."
             )
-        elif about == "loss" and (ratio := self._ratio(measured, found)) is not None:
+        elif about == "loss" and (ratio := self._ratio(found)) is not None:
             seen += f" Divided by {ratio:.2g}, it fits at all of them."
             remedy = (
                 f"look whether training divides its loss by {ratio:.2g} before it logs it, as loops do that accumulate "
@@ -199,25 +203,25 @@ class LossCheck:
             if all(item.measured < _MUCH * item.logged for item in found.trained):
                 return Fact("logged losses", f"{seen} Check cannot tell whether anything is wrong: {alike}")
             remedy = f"{alike} Otherwise {remedy}"
-        if measured.belongs_to_batches:
+        if self.measured.belongs_to_batches:
             remedy = f"give callback_fn's loader the batch size of the training, on which this loss depends; {remedy}"
         return Finding(about, seen, f"{expected}.", remedy)
 
-    def _ratio(self, measured: MeasuredRun, found: Comparison) -> float | None:
+    def _ratio(self, found: Comparison) -> float | None:
         """Returns how many times as high as logged the loss is, where that is the same all along; None elsewhere."""
         logged = [row.logged for row in found.rows]
         # Of a loss that hardly moved, any difference is a factor.
         if min(logged) <= 0 or max(logged) < 2 * min(logged):
             return None
         ratio = float(np.median([row.measured / row.logged for row in found.rows]))
-        divided = self.compare(measured, self._factor(measured) / ratio)
+        divided = self.compare(self._factor / ratio)
         if divided is None or not divided.mends(found):
             return None
         return None if any(row.is_higher or row.is_lower for row in divided.rows) else ratio
 
-    def _lower(self, measured: MeasuredRun, found: Comparison) -> Finding | None:
+    def _lower(self, found: Comparison) -> Finding | None:
         """Returns a finding where training logged many times the loss, also before it began; dropout acts later."""
-        ratio, row = self._ratio(measured, found), found.rows[-1]
+        ratio, row = self._ratio(found), found.rows[-1]
         if ratio is None or _MUCH * ratio > 1 or found.rows[0].number != found.first:
             return None
         return Finding(
@@ -229,18 +233,18 @@ class LossCheck:
             "scaler before it is logged, or is another one; return that loss, and log it without a scaler.",
         )
 
-    def _scale(self, measured: MeasuredRun, found: Comparison) -> Finding | None:
+    def _scale(self, found: Comparison) -> Finding | None:
         batch, row = self.training.batch_size or 1, found.rows[-1]
-        here, there = (float(batch), 1.0) if measured.is_sum else (1.0, float(batch))
+        here, there = (float(batch), 1.0) if self.measured.is_sum else (1.0, float(batch))
         ratios = [row.measured / row.logged for row in found.trained if row.logged > 0 and row.measured > 0]
         near = [abs(math.log(ratio * there / here)) < math.log(1 + _OF_RATIO) for ratio in ratios]
-        other = self.compare(measured, there)
+        other = self.compare(there)
         if batch == 1 or other is None or not other.fits or not sum(near) * 2 >= len(found.trained):
             return None
-        return self._another_sum(measured, row, f"those of a batch of {batch} differ by that factor")
+        return self._another_sum(row, f"those of a batch of {batch} differ by that factor")
 
-    def _another_sum(self, measured: MeasuredRun, row: ComparedLoss, why: str) -> Finding:
-        ours, theirs = ("sum", "mean") if measured.is_sum else ("mean", "sum")
+    def _another_sum(self, row: ComparedLoss, why: str) -> Finding:
+        ours, theirs = ("sum", "mean") if self.measured.is_sum else ("mean", "sum")
         return Finding(
             "loss",
             f"callback_fn's loss is a {ours} over samples, but training logged a {theirs}: {why}, such as "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from collectors.errors import CheckpointError
+from collectors.networks.batches import leaves, length_of
 from collectors.networks.weight_space import some_names
 from collectors.shapes import Float64
 from collectors.weights.aligned import AlignedState
@@ -55,10 +57,13 @@ class MeasuredRun:
     last: int  # number of the last checkpoint with finite weights
 
     @property
+    def main(self) -> Mapping[int, MeasuredLoss]:
+        return next(iter(self.losses.values()))
+
+    @property
     def belongs_to_batches(self) -> bool:
         """Whether the loss has no value for each sample, and is another one in other batches."""
-        main = next(iter(self.losses.values())).values()
-        return self.description.partition_dependent and all(math.isnan(loss.stderr) for loss in main)
+        return self.description.partition_dependent and all(math.isnan(loss.stderr) for loss in self.main.values())
 
 
 def measure_run(
@@ -109,6 +114,25 @@ def warnings_as_texts() -> Iterator[list[str]]:
 def sample_counts(description: EvaluatorDescription) -> list[tuple[str, int]]:
     """Returns the name of each data set, "" where there is one alone, and how many samples are read of it."""
     return [(item.name, item.num_samples) for item in description.datasets] or [("", description.num_samples)]
+
+
+def loss_of(result: Any) -> Any:
+    return getattr(result[0], "loss_fn", result[0]) if isinstance(result, tuple | list) and len(result) == 4 else None
+
+
+def samples_in(result: Any, name: str) -> int | None:
+    """Returns how many samples a data set of callback_fn has; None where it does not say, or has batches."""
+    data = result[2] if isinstance(result, tuple | list) and len(result) == 4 else None
+    if name and isinstance(data, Mapping):
+        data = data.get(name)
+    if isinstance(data, tuple | list):
+        # A list of batches has pairs.
+        is_pair = len(data) == 2 and hasattr(data[1], "shape")
+        return next((len(leaf) for leaf in leaves(data) if getattr(leaf, "shape", ())), None) if is_pair else None
+    if hasattr(data, "batch_sampler"):  # of a DataLoader; where it has none, its data set has batches
+        return None if data.batch_sampler is None else length_of(data.dataset)
+    of_torch = sys.modules.get("torch.utils.data")
+    return length_of(data) if of_torch is not None and isinstance(data, of_torch.Dataset) else None
 
 
 def _loss(values: Mapping[str, float], data_set: str, parts: int) -> MeasuredLoss:

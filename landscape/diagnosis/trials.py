@@ -21,8 +21,7 @@ from ..curvature.experiment import find_out_how_losses_add_up
 from ..grid.tasks import openers
 from ..record.workers import open_workers
 from .diagnosis import Finding
-from .facts import loss_of
-from .measuring import warnings_as_texts
+from .measuring import loss_of, warnings_as_texts
 
 # Settings of losses, with what they are where they do nothing.
 _NEUTRAL = {"label_smoothing": 0.0, "weight": None, "pos_weight": None}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from collectors.summary.recorded_values import RecordedTraining
+from landscape.diagnosis.checking import logged_facts
 from landscape.diagnosis.diagnosis import ComparedLoss
-from landscape.diagnosis.facts import logged_facts
 from landscape.diagnosis.measuring import Comparison, MeasuredLoss, compare
 
 STEPS = {number: 10 * number for number in range(5)}
