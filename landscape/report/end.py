@@ -15,18 +15,7 @@ from ..curvature.data import CurvatureData
 from ..drawing.texts import unit_of
 from ..grid.data import LandscapeData
 from .measuring import FLAT, Findings
-from .statement import (
-    BY_RESIDUAL,
-    NEGLIGIBLE,
-    Evidence,
-    Found,
-    Number,
-    Statement,
-    Unknown,
-    percent,
-    plus_minus,
-    too_few,
-)
+from .statement import NEGLIGIBLE, Evidence, Found, Number, Statement, Unknown, percent, plus_minus, too_few
 
 SHARPNESS = "sharpness"
 SHARE = 0.01
@@ -63,7 +52,7 @@ def answer_end(findings: Findings) -> Found:
         verdict: str = Unknown(f"not known: {findings.missing.get('end') or 'the curvature at the end is not finite'}")
     else:
         evidence = Evidence.of_curvature(curvature)
-        largest, lowest = eigenvalue(evidence, 0), eigenvalue(evidence, -1)
+        largest, lowest = evidence.eigenvalue(0), evidence.eigenvalue(-1)
         bends = [] if findings.bottom is None else _bends(findings.bottom)
         gradient = float(curvature.gradient_norm[0])
         if largest.low > 0:
@@ -76,13 +65,6 @@ def answer_end(findings: Findings) -> Found:
     if trend is not None and falls:
         verdict = f"still falling: {trend.text[:1].lower()}{trend.text[1:-1]}; this is more than {_OF_RANGE}"
     return [verdict], statements
-
-
-def eigenvalue(evidence: Evidence, place: int, row: int = 0, form: str = "{}", kind: str = BY_RESIDUAL) -> Number:
-    """Returns an eigenvalue of a curvature, or a formula of it, with its residual."""
-    value, residual = f"values[{row}, {place}]", f"residuals[{row}, {place}]"
-    formulas = (form.format(text) for text in (value, f"{value} - {residual}", f"{value} + {residual}"))
-    return evidence.number(*formulas, kind=kind, values="eigenvalues", residuals="residuals")
 
 
 def _stationary(
@@ -99,7 +81,8 @@ def _stationary(
     rests = _gains_little(gradient, lowest, scale)
     if not (rests or lowest.low > little):
         fastest = largest.value if largest.low > 0 else steepest
-        slope = 0.0 if findings.bottom is None or not bends else _slope(findings.bottom)
+        line = findings.bottom
+        slope = 0.0 if line is None or not bends else float((line.loss[2] - line.loss[0]) / (line.x[2] - line.x[0]))
         rests = gradient**2 <= 2 * fastest * SHARE * scale and _gains_little(slope, lowest, scale)
     if not rests:
         moves = "but it is not certain that the loss falls: training or samples may be noisy"
@@ -205,10 +188,6 @@ def _gains_little(slope: float, lowest: Number, scale: float) -> bool:
     """Whether a parabola that bends by the lowest eigenvalue falls by little to where a slope ends."""
     bend = lowest.low if lowest.low > 0 else max(abs(lowest.low), abs(lowest.high))
     return slope**2 <= 2 * bend * SHARE * scale
-
-
-def _slope(line: LandscapeData) -> float:
-    return float((line.loss[2] - line.loss[0]) / (line.x[2] - line.x[0]))
 
 
 def _has_risen(findings: Findings, unit: str) -> str:

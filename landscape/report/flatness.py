@@ -14,7 +14,7 @@ from ..curvature.data import CurvatureData
 from ..grid.data import LandscapeData
 from ..record.checks import PointStatus
 from ..record.identity import REDUCTION
-from .end import SHARPNESS, eigenvalue
+from .end import SHARPNESS
 from .measuring import Findings
 from .statement import Evidence, Found, Number, Statement, Unknown, percent, plus_minus
 
@@ -27,11 +27,11 @@ def answer_flatness(findings: Findings) -> Found:
     statements, verdicts = [], []
     if curvature is not None and np.isfinite(curvature.eigenvalues[0, 0]):
         evidence = Evidence.of_curvature(curvature)
-        largest = eigenvalue(evidence, 0)
-        text = (
-            f"In the sharpest direction the loss {_of_samples(evidence)}bends by {plus_minus(largest)}; this is the "
-            "largest eigenvalue."
-        )
+        largest = evidence.eigenvalue(0)
+        count = evidence.samples.get("")
+        of_samples = "" if count is None else f"of these {count:,} samples "
+        bends = f"bends by {plus_minus(largest)}; this is the largest eigenvalue."
+        text = f"In the sharpest direction the loss {of_samples}{bends}"
         statements.append(Statement(text, largest, SHARPNESS))
         statements += [*_mean_curvature(curvature, evidence), *_edge(curvature, evidence)]
         verdicts.append(f"the largest eigenvalue is {largest.value:.3g}")
@@ -49,11 +49,6 @@ def answer_flatness(findings: Findings) -> Found:
         verdicts.append(f"at a distance of {distance:.3g} from the end the loss differs by {change}")
     reason = findings.missing.get("end") or "nothing finite was measured around the end"
     return verdicts or [Unknown(f"not known: {reason}")], statements
-
-
-def _of_samples(evidence: Evidence) -> str:
-    count = evidence.samples.get("")
-    return "" if count is None else f"of these {count:,} samples "
 
 
 def _mean_curvature(curvature: CurvatureData, evidence: Evidence) -> Iterator[Statement]:
@@ -77,7 +72,7 @@ def _edge(curvature: CurvatureData, evidence: Evidence) -> Iterator[Statement]:
     rate = curvature.attributes.get("learning_rate")
     rate = rate.get(str(curvature.number[0])) if isinstance(rate, Mapping) else rate
     if isinstance(rate, int | float) and rate > 0:
-        number = eigenvalue(evidence, 0, form=f"({{}}) * {rate:.10g} / 2", kind="from its residual")
+        number = evidence.eigenvalue(0, form=f"({{}}) * {rate:.10g} / 2", kind="from its residual")
         text = (
             "Gradient descent without momentum cannot settle where the largest eigenvalue is above 2 / learning rate "
             f"(Cohen et al. 2021). Here it is {percent(number)} of that limit."
@@ -91,7 +86,7 @@ def _over_the_run(along: CurvatureData) -> Iterator[Statement]:
         return
     evidence, unit = Evidence.of_curvature(along), along.attributes["unit"]
     last, top = int(rows[-1]), int(rows[np.argmax(along.eigenvalues[rows, 0])])
-    number, highest = (eigenvalue(evidence, 0, row) for row in (last, top))
+    number, highest = (evidence.eigenvalue(0, row) for row in (last, top))
     others = rows[rows != top]
     if not highest.low > (along.eigenvalues[others, 0] + along.residuals[others, 0]).max():
         # Of eigenvalues that are equal but for rounding none is the largest.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from workers.metric_names import MetricName, name_in_set, other_datasets
+from workers.metric_names import name_in_set, other_datasets
 
 from ..drawing.texts import main_dataset, unit_of
 from ..grid.checkpoints import CheckpointsData
@@ -16,18 +15,7 @@ from ..planes.pca import percentages
 from ..record.checks import PointStatus
 from ..record.identity import REDUCTION
 from .measuring import Findings
-from .statement import (
-    NEGLIGIBLE,
-    Evidence,
-    Found,
-    Number,
-    Statement,
-    Unknown,
-    deviations,
-    few_samples,
-    plus_minus,
-    too_few,
-)
+from .statement import NEGLIGIBLE, Evidence, Found, Statement, Unknown, deviations, few_samples, plus_minus, too_few
 
 PATH, GAP = "path", "gap"
 # Shares of the path's variance from which on the plane shows it, and below which it does not.
@@ -49,7 +37,7 @@ def answer_path(findings: Findings) -> Found:
     far = int(rows[np.argmax(found.residual[rows])])
     away = evidence.exact(f"norm[{first}]", norm="checkpoints/norm")
     text = f"The weights of {label[first]} are {{}} away from those of {label[last]}, in Euclidean length."
-    statements = [_statement(text, away)]
+    statements = [Statement.of(text, away, PATH)]
     losses = found.metrics["loss"][[first, last]]
     if np.isfinite(losses).all():
         # Of independent samples; the samples are the same, so that the true interval is usually shorter.
@@ -60,17 +48,17 @@ def answer_path(findings: Findings) -> Found:
         digits = 4 if not apart else min(max(4, 3 + math.ceil(math.log10(abs(losses).max() / apart))), 16)
         ends = f"{losses[0]:.{digits}g} to {losses[1]:.{digits}g}"
         text = f"From {label[first]} to {label[last]} the loss went from {ends}, a change of {{}}."
-        statements.append(_statement(text, change))
+        statements.append(Statement.of(text, change, PATH))
     text = (
         f"The plane holds {share} of the variance about the last one of the path's {len(rows)} checkpoints: of the sum "
         "of their squared distances from it."
     )
-    statements.append(_statement(text, shares))
+    statements.append(Statement.of(text, shares, PATH))
     residual = evidence.exact(f"residual[{far}]", residual="checkpoints/residual")
     text = f"Of the checkpoints, {label[far]} is furthest from the plane: {{}} away, in Euclidean length."
     if residual.value <= NEGLIGIBLE * found.norm[rows].max():
         text = f"All checkpoints lie in the plane, but for rounding: {label[far]} is {{}} away from it."
-    statements += [_statement(text, residual), *_lowest(evidence, landscape)]
+    statements += [Statement.of(text, residual, PATH), *_lowest(evidence, landscape)]
     shown = "shows the path" if shares.value >= _SHOWN else "shows a part of the path"
     verdict = f"the plane {shown if shares.value >= _HIDDEN else 'does not show the path'}: it holds {share}"
     return [f"{verdict} of its variance"], statements
@@ -90,15 +78,11 @@ def _lowest(evidence: Evidence, landscape: LandscapeData) -> list[Statement]:
     point = "measured point of the plane" + (" with a finite loss" if np.isneginf(landscape.loss).any() else "")
     if number.value >= 0:
         text = f"No {point} is lower than the end of the path; the lowest one is higher by {{}}."
-        return [_statement(text, number)]
+        return [Statement.of(text, number, PATH)]
     where = f" (x = {landscape.x[column]:.3g}, y = {landscape.y[row]:.3g})" if landscape.y is not None else ""
     sure = "" if number.high < 0 else "; on other samples this may not hold"
     text = f"The loss of the lowest {point}{where} differs from that at the end by {{}}{sure}."
-    return [_statement(text, number)]
-
-
-def _statement(text: str, number: Number) -> Statement:
-    return Statement(text.format(plus_minus(number)), number, PATH)
+    return [Statement.of(text, number, PATH)]
 
 
 def answer_gap(findings: Findings) -> Found:
@@ -119,7 +103,7 @@ def answer_gap(findings: Findings) -> Found:
         if not np.isfinite([loss[last], found.metrics["loss"][last]]).all():
             verdicts.append(Unknown(f"not known for {name}: its loss at the end is not finite"))
             continue
-        gap = _difference(evidence, [(name, last, 1), ("", last, -1)])
+        gap = evidence.loss_difference([(name, last, 1), ("", last, -1)])
         text = (
             f"At {unit} {found.number[last]} the loss on {name} is {loss[last]:.4g} and on {others} "
             f"{found.metrics['loss'][last]:.4g}; the difference is {plus_minus(gap)}."
@@ -175,9 +159,9 @@ def _since_the_lowest(
         text = f"On {name} the loss is lowest at the last checkpoint: {number.value:.4g}{seen}."
         return [Statement(text, number, GAP)], ""
     parts = [(name, last, 1), (name, lowest, -1)]
-    change = _difference(evidence, parts)
+    change = evidence.loss_difference(parts)
     # By chance the lowest of many checkpoints is low; then that on the other samples has moved with it.
-    beyond = _difference(evidence, [*parts, ("", last, -1), ("", lowest, 1)])
+    beyond = evidence.loss_difference([*parts, ("", last, -1), ("", lowest, 1)])
     text = (
         f"On {name} the loss was lowest at {unit} {found.number[lowest]}: {losses[lowest]:.4g}{seen}. Since then it "
         f"has changed by {plus_minus(change)}."
@@ -188,14 +172,3 @@ def _since_the_lowest(
         return statements, ""
     has_risen = f"by more than on {others}" if change.value > beyond.value else f"while that on {others} has not"
     return statements, f", and has risen {has_risen}: the network has overfitted"
-
-
-def _difference(evidence: Evidence, parts: Sequence[tuple[str, int, int]]) -> Number:
-    """Returns a sum of losses of checkpoints; a part is a data set, "" for the main one, a row and a sign."""
-    sets = list(dict.fromkeys(name for name, *_ in parts))
-    places = {f"loss_{place}": f"checkpoints/{MetricName('loss', dataset=name)}" for place, name in enumerate(sets)}
-    signed = (f"{'-' if sign < 0 else '+'} loss_{sets.index(name)}[{row}]" for name, row, sign in parts)
-    formula = " ".join(signed).removeprefix("+ ")
-    errors = {f"{key}_stderr": place.replace("/loss", "/loss_stderr") for key, place in places.items()}
-    squares = " + ".join(f"loss_{sets.index(name)}_stderr[{row}] ** 2" for name, row, _ in parts)
-    return evidence.mean(formula, f"sqrt({squares})", *sets, **places, **errors)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from workers.metric_names import MetricName
 
 from ..comparison.statistics import Estimate
 from ..curvature.data import CurvatureData
@@ -84,6 +86,11 @@ class Statement:
     text: str
     number: Number
     picture: str = ""
+
+    @classmethod
+    def of(cls, text: str, number: Number, picture: str) -> Statement:
+        """Returns the sentence that has the number, with its interval, in place of {}."""
+        return cls(text.format(plus_minus(number)), number, picture)
 
 
 class Unknown(str):
@@ -160,6 +167,22 @@ class Evidence:
         reach = Estimate(0.0, 1.0, fewest - 1).interval()[1]
         ends = (f"{formula} {sign} {reach:.6g} * {error}" for sign in "-+")
         return self.number(formula, *ends, kind=OVER_SAMPLES, **places)
+
+    def loss_difference(self, parts: Sequence[tuple[str, int, int]]) -> Number:
+        """Returns a sum of losses of checkpoints; a part is a data set, "" for the main one, a row and a sign."""
+        sets = list(dict.fromkeys(name for name, *_ in parts))
+        places = {f"loss_{place}": f"checkpoints/{MetricName('loss', dataset=name)}" for place, name in enumerate(sets)}
+        signed = (f"{'-' if sign < 0 else '+'} loss_{sets.index(name)}[{row}]" for name, row, sign in parts)
+        formula = " ".join(signed).removeprefix("+ ")
+        errors = {f"{key}_stderr": place.replace("/loss", "/loss_stderr") for key, place in places.items()}
+        squares = " + ".join(f"loss_{sets.index(name)}_stderr[{row}] ** 2" for name, row, _ in parts)
+        return self.mean(formula, f"sqrt({squares})", *sets, **places, **errors)
+
+    def eigenvalue(self, place: int, row: int = 0, *, form: str = "{}", kind: str = BY_RESIDUAL) -> Number:
+        """Returns an eigenvalue of a curvature, or a formula of it, with its residual."""
+        value, residual = f"values[{row}, {place}]", f"residuals[{row}, {place}]"
+        formulas = (form.format(text) for text in (value, f"{value} - {residual}", f"{value} + {residual}"))
+        return self.number(*formulas, kind=kind, values="eigenvalues", residuals="residuals")
 
     def number(self, formula: str, low: str = "", high: str = "", /, *, kind: str, **places: str) -> Number:
         """Returns a number by its formula, and the ends of its interval by theirs."""

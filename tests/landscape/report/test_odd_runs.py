@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from planted_runs import Point, Surface, answers, bowl, checked_answers, measuring_of, moves, spiral, train, turned
+from planted_runs import Point, Surface, answers, bowl, checked_answers, measuring_of, moves, spiral, train
 
 from collectors.errors import CheckpointError, RunDirectoryError
 from landscape import SummaryLandscape
@@ -95,12 +95,6 @@ def test_a_loss_that_bends_down_on_a_slope_has_no_maximum_there(tmp_path):
     assert along.number.high < 0
 
 
-def test_equal_eigenvalues_make_no_checkpoint_the_sharpest(tmp_path):
-    found = answers(tmp_path, spiral(4), bowl(1, 2, 3, 4), moves(200, 4))
-    text = "Of 5 checkpoints none is certainly sharper than the others; the largest eigenvalue of the last one"
-    assert any(item.text.startswith(text) for item in found["flatness"].statements)
-
-
 def test_losses_that_are_not_finite_are_not_passed_over(tmp_path):
     def height(outputs, targets):
         low = torch.where(outputs[:, 0] > 4.5, -math.inf, ((outputs - 2) ** 2).sum(1) + targets % 2)
@@ -117,12 +111,6 @@ def test_losses_that_are_not_finite_are_not_passed_over(tmp_path):
         text.startswith("The sharpness along the run: epoch 0: ")
         for text in _unknown(findings, tmp_path, tmp_path, measuring.chosen)
     )
-
-
-def test_a_training_loss_that_rises_too_is_not_said_to_have_not(tmp_path):
-    sets = {"train": moves(200, 4), "test": moves(200, 4, shift=0.5, seed=1)}
-    gap = answers(tmp_path, turned(spiral(4), 1, 0, 1), bowl(1, 2, 3, 4), sets)["gap"]
-    assert gap.verdict.endswith(", and has risen by more than on train: the network has overfitted")
 
 
 @pytest.mark.filterwarnings("ignore:the budget of")
@@ -163,12 +151,6 @@ def test_a_network_of_two_weights_has_no_eigenvalues_between(tmp_path):
     )
     assert report.answers[1].verdict.startswith("a minimum on these 200 samples")
     assert not any("of the 2 eigenvalues" in text for text in report.unknown)
-
-
-def test_the_same_samples_under_two_names_confirm_nothing(tmp_path):
-    found = answers(tmp_path, spiral(4), bowl(1, 2, 3, 4), {"train": moves(200, 4), "test": moves(200, 4)})
-    assert found["end"].verdict.endswith("a second data set would tell whether it is one on other samples too")
-    assert not any("it was not searched on them" in item.text for item in found["end"].statements)
 
 
 class Summed(Surface):
@@ -217,16 +199,3 @@ def test_a_reason_that_was_cut_keeps_its_dots(tmp_path):
         with measuring._missing_after("end", CurvatureError):
             raise CurvatureError(text)
         assert f"{measuring.missing['end']}." == shown
-
-
-class InHalves(Surface):
-    """Its elements are two of each sample, in one row."""
-
-    def forward(self, outputs, targets):
-        values = self.height_of(outputs, targets).repeat_interleave(2)
-        return values.mean() if self.reduction == "mean" else values
-
-
-def test_a_loss_whose_elements_are_not_the_samples_is_reported_without_their_interval(tmp_path):
-    found = answers(tmp_path, spiral(4), InHalves(bowl(1, 2, 3, 4).height_of), moves(200, 4))
-    assert "the loss has no value for each sample, so its curvature has no interval" in found["end"].verdict

@@ -13,7 +13,7 @@ from landscape import Landscape, SummaryLandscape
 from landscape.errors import LandscapeWriteError
 from landscape.record.run import Run
 from landscape.report.measuring import Findings
-from landscape.report.page import report_html
+from landscape.report.report import report_html
 from workers.errors import CurvatureError
 
 pytestmark = pytest.mark.filterwarnings("ignore:num_samples is", "ignore:the two random directions have a cosine")
