@@ -20,8 +20,7 @@ from .arguments import as_typed, check_left_out, integers, load_function, needed
 from .measure import curvature
 from .next_steps import steps_of, steps_text
 from .options import OUTPUT, WORKER_OPTIONS, with_options
-from .page import facts_of, print_facts
-from .run_facts import read_contents, run_json, run_text
+from .run_facts import facts_of, print_facts, read_contents, run_json, run_text
 
 # The trackers, and which of the options each of them has.
 _TRACKERS = {"tensorboard": ("directory",), "wandb": ("run", "project"), "mlflow": ("run", "project")}

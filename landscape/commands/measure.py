@@ -18,8 +18,8 @@ from ..record.writer import make_output_folder
 from .arguments import as_typed, interruptible, load_function, numbers_between, numbers_of, options_named
 from .next_steps import has_values
 from .options import OUTPUT, RUN_OPTIONS, WORKER_OPTIONS, RunDirectory, with_options
-from .page import print_result
 from .plot import draw_beside
+from .run_facts import print_result
 
 if TYPE_CHECKING:
     from ..report.report import Report
@@ -91,9 +91,7 @@ def run(
 @with_options(
     "function", "num_samples", "device_ids", "samples", "seed", "buffers", "seed_each_point", "sample_memory",
     "as_json", kind=CheckOptions, called={"summary_dir": "RUN_DIRECTORY"},
-    table={
-        "seed": replace(OPTIONS["seed"], help="Seed of a random choice of samples."),
-    },
+    table={"seed": replace(OPTIONS["seed"], help="Seed of a random choice of samples.")},
 )  # fmt: skip
 def check(run_directory: RunDirectory, *, function: str, as_json: bool, **options: Any) -> None:
     """Says in seconds whether a callback_fn measures what a run trained; exit code 1 if something is wrong.

@@ -22,7 +22,6 @@ from ..record.checks import PointStatus
 from ..record.option import Option
 from ..record.option_kinds import RunCurvatureOptions
 from ..record.options import options_of
-from ..record.whole_file import Header
 from ..sampling.grids import is_even
 from ..sampling.sampling import share_of
 from .run_facts import FoundFile, RunContents
@@ -154,14 +153,13 @@ def _continuing(
     elif file.word == "curvature":
         if (typed := _curvature_options(file, contents, flags)) is not None:
             yield "continue what is not complete", _typed("curvature", contents.typed, "--function", function, *typed)
-    elif file.word == "landscape" and not share_of(header.attributes) and _is_even(header) and _has_its_plane(file):
+    elif file.word == "landscape" and not share_of(header.attributes) and _has_its_plane(file):
+        axes = [np.array(axis) for axis in header.axes]
         # On the grid that it has; everything else, the file says.
         size = "x".join(map(str, dict.fromkeys(reversed(header.shape))))
-        yield "continue what is not complete", _typed("evaluate", file.typed, "--size", size, "--function", function)
-
-
-def _is_even(header: Header) -> bool:
-    return all(len(axis) > 1 and is_even(np.array(axis)) for axis in header.axes)
+        if all(len(axis) > 1 and is_even(axis) for axis in axes):
+            command = _typed("evaluate", file.typed, "--size", size, "--function", function)
+            yield "continue what is not complete", command
 
 
 def _has_its_plane(file: FoundFile) -> bool:

@@ -20,7 +20,7 @@ from ..record.options import options_of, table_of
 from . import config
 from .arguments import integers, interruptible, numbers, options_named, sample_counts
 from .next_steps import show_where_to_look
-from .page import facts_of, print_result
+from .run_facts import facts_of, print_result
 
 PANELS = ("Grid", "Samples", "Directions", "Workers", "Output")
 """The headings under which options of measurements stand, in this order."""

@@ -1,16 +1,17 @@
-"""The command that shows: ``plot``, as a page, a picture or a film."""
+"""The command that shows: ``plot``, as a page, of landscapes or of one file that is measured, a picture or a film."""
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from collectors.files.local_files import write_text
+from collectors.files.places import is_url
 from collectors.validation import check_choice, check_float
 
 from .. import captions, figures
@@ -19,6 +20,7 @@ from ..drawing.canvas import check_png
 from ..drawing.texts import unit_of
 from ..errors import MEASURE_BARRIER
 from ..figures.kinds import KINDS, OPTIONS, Picture, by_file, names_of, usual_picture
+from ..interactive.page import SIZES, save_page
 from ..record.hdf5 import COMPARISON, CURVATURE, LANDSCAPE
 from ..record.option import Option
 from ..record.whole_file import fetched_once, kind_of
@@ -26,13 +28,23 @@ from ..replacing import check_no_input
 from .arguments import check_left_out, numbers_between, options_named
 from .next_steps import picture_beside
 from .options import OUTPUT, with_options
-from .page import ENDINGS, OF_PAGES, make_page, watch
+from .run_facts import charts, facts_of
 
 if TYPE_CHECKING:
     from ..landscape import Landscape
 
-_MOVING = (".gif", ".mp4")
+_MOVING, _PAGES = (".gif", ".mp4"), (".html", ".htm")
 _OF_BOTH = ("aspect", "camera")  # options of pictures that a page has too
+_OF_PAGES: Mapping[str, Option] = {
+    "page": Option("full", SIZES, help="full is one file, which needs no network; small lets the plotly script lie "
+        "beside the page.", panel="Page"),
+    "show": Option(None, help="Open the page in the browser; by default where no --output says where it goes.",
+        flags=("--open/--no-open",), typed=bool | None, panel="Page"),
+    "watch": Option(False, help="Show one file while it is measured, or before it is there; Ctrl-C ends that, and "
+        "never the run.", flags=("--watch",), panel="Page"),
+    "port": Option(None, help="Of --watch: port on this machine; by default a free one.", typed=int | None,
+        panel="Page"),
+}  # fmt: skip
 _OF_PLOT: Mapping[str, Option] = {
     "kind": Option("auto", ("auto", *KINDS), help="hero is a surface with light and shadows, for a first page, profile "
         "is of a line, barriers of lines and curves between two networks, difference of two files or metrics, "
@@ -41,7 +53,7 @@ _OF_PLOT: Mapping[str, Option] = {
         "are of a curvature file, comparison of a comparison file. auto: contour, profile, sharpness or comparison of "
         "one file, multiples of several files or metrics, animation for a GIF or MP4."),
     **OPTIONS,
-    **OF_PAGES,
+    **_OF_PAGES,
     "caption": Option(False, help="Also write <output>_caption.txt: a caption with method, seeds and samples, and a "
         "text for people who cannot see the picture, which a PNG, SVG or PDF holds too.", flags=("--caption",)),
 }  # fmt: skip
@@ -119,24 +131,24 @@ def plot(
     landscape plot run/landscape_0-20_pca.h5 --kind surface -o surface.png
     landscape plot run/landscape_0-20_pca.h5 --watch
     """
-    pages = {name: options.pop(name) for name in OF_PAGES}
+    pages = {name: options.pop(name) for name in _OF_PAGES}
     typed = {name: value for name, value in options.items() if value not in (_OF_PLOT[name].default, [], None)}
     of_pictures = {name: value for name, value in typed.items() if name not in _OF_BOTH}
     look = {name: options[name] for name in _OF_BOTH}
     if pages["watch"]:
         unused = {"output": output, "page": pages["page"], **of_pictures}
-        check_left_out("with --watch, which shows a page of its own", unused, {**_OF_PLOT, **OF_PAGES})
-        watch(files, pages["port"] or 0, pages["show"], look)
+        check_left_out("with --watch, which shows a page of its own", unused, {**_OF_PLOT, **_OF_PAGES})
+        _watch(files, pages["port"] or 0, pages["show"], look)
         return
-    check_left_out("without --watch", {"port": pages.pop("port")}, OF_PAGES)
+    check_left_out("without --watch", {"port": pages.pop("port")}, _OF_PAGES)
     are_landscapes = not output and not of_pictures and all(kind_of(file) == LANDSCAPE for file in files)
-    if output.suffix.lower() in ENDINGS if output else are_landscapes:
+    if output.suffix.lower() in _PAGES if output else are_landscapes:
         check_left_out("for a page; it belongs to pictures, such as --output NAME.png", of_pictures, _OF_PLOT)
         with options_named({"path": "--output"}):
-            make_page(files, output, pages["page"], pages["show"], look)
+            _make_page(files, output, pages["page"], pages["show"], look)
         return
     pages["show"] = pages["show"] or None  # a picture is never opened
-    check_left_out("for a picture; it belongs to pages, such as --output NAME.html", pages, OF_PAGES)
+    check_left_out("for a picture; it belongs to pages, such as --output NAME.html", pages, _OF_PAGES)
     if output is None:
         output = picture_beside(files[0]).with_suffix(".mp4" if typed.get("kind") == "animation" else ".png")
     check_no_input("--output", output, files)
@@ -168,6 +180,47 @@ def plot(
             typer.echo(str(target))
 
 
+def _make_page(
+    files: Sequence[str], output: Path | None, size: str, show: bool | None, look: Mapping[str, Any]
+) -> None:
+    """Writes the page of landscape files, beside the first of them where nothing else is said, and opens it then."""
+    from ..landscape import Landscape
+
+    target = Path(files[0]).with_suffix(".html") if output is None else output
+    if output is None and is_url(files[0]):
+        target = Path(target.name)
+    page = save_page([Landscape.load(file) for file in files], target, size=size, **look)
+    typer.echo(str(target))
+    if (output is None if show is None else show) and not webbrowser.open(page.resolve().as_uri()):
+        typer.echo("No browser could be opened here; open that file in one.", err=True)
+
+
+def _watch(files: Sequence[str], port: int, show: bool | None, look: Mapping[str, Any]) -> None:
+    from ..interactive.watch import WatchServer
+
+    if len(files) != 1:
+        raise ValueError(f"--watch shows one file, but got {len(files)}; give one FILE.")
+    (file,) = files
+    if is_url(file):
+        raise ValueError(
+            f"FILE must be a file of this machine, but got the URL {file!r}. Leave out --watch for a page of what is "
+            "there now, or have the run write to a folder."
+        )
+    path = Path(file)
+    server = WatchServer(path, port, charts=charts(), **look)
+    with server:
+        try:
+            if not path.exists():
+                typer.echo(f"There is no file {file} yet; the page fills when a run writes it.", err=True)
+            typer.echo(f"Watching {file} at {server.address}")
+            typer.echo("Only this machine can open that address. Ctrl-C ends watching; the run goes on.", err=True)
+            if show is not False:
+                webbrowser.open(server.address)
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            typer.echo("\nStopped watching.", err=True)
+
+
 def draw_beside(landscape: Landscape) -> Path:
     """Draws a landscape as ``landscape plot`` does without options, beside its file, and returns the picture's path."""
     target = picture_beside(landscape.path)
@@ -182,8 +235,7 @@ def _read(kind: str | None, files: Sequence[str], output: Path, metrics: Sequenc
     if kind is None and len(files) == 1:
         kind = {CURVATURE: "sharpness", COMPARISON: "comparison"}.get(kind_of(files[0]))
     of = KINDS[kind].file if kind else "landscape"
-    home = {"curvature": "curvature.curvature", "comparison": "comparison.comparison"}.get(of, of)
-    load = getattr(import_module(f"landscape.{home}"), of.capitalize()).load
+    load, *_ = facts_of({"curvature": CURVATURE, "comparison": COMPARISON}.get(of, LANDSCAPE))
     objects = [load(file) for file in files]
     is_moving = output.suffix.lower() in _MOVING
     kind = kind or ("animation" if is_moving else usual_picture(objects, metrics))

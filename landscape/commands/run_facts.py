@@ -1,27 +1,74 @@
-"""What a run directory holds, in words and as JSON for programs (``landscape info RUN_DIR``)."""
+"""What files and run directories hold, in words and as JSON for programs (``landscape info``)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import io
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
 
 from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath, is_url
 from collectors.run_directory import RunDirectory
 
-from ..facts import as_lines
+from .. import figures
+from ..facts import as_lines, summary_text
 from ..record.checks import PointStatus
+from ..record.hdf5 import COMPARISON, CURVATURE, LANDSCAPE, FileKind
+from ..record.run import forecast_kept
 from ..record.whole_file import Header, read_header
 from ..record.writer import is_being_written
 from ..sampling.sampling import share_of
-from ..summary_json import as_json
+from ..summary_json import as_json, summary_json
+
+if TYPE_CHECKING:
+    from ..interactive.watch import Chart
+
+T = TypeVar("T")
 
 RUN_SUMMARY_VERSION = 1
 """Grows when a name of ``run_json`` goes or changes its meaning; a new name alone leaves it."""
 
 _MOST_RANGES = 12
+
+
+def charts() -> dict[FileKind, Chart]:
+    from ..comparison.comparison import Comparison, comparison_json, comparison_text
+    from ..curvature.curvature import Curvature
+    from ..curvature.facts import curvature_json, curvature_text
+    from ..interactive.watch import Chart
+
+    return {
+        CURVATURE: Chart(Curvature.load, figures.plot_sharpness, curvature_text, curvature_json),
+        COMPARISON: Chart(Comparison.load, figures.plot_comparison, comparison_text, comparison_json),
+    }
+
+
+def facts_of(kind: FileKind) -> tuple[Callable[..., Any], Callable[[Any], str], Callable[[Any], dict[str, Any]]]:
+    """Returns what reads a kind of file, and what says in words and as JSON values what it holds."""
+    if kind != LANDSCAPE:
+        chart = charts()[kind]
+        return chart.load, chart.facts, chart.json
+    from ..landscape import Landscape
+
+    return Landscape.load, summary_text, summary_json
+
+
+def print_result(measure: Callable[[], T], values: Callable[[T], Any], *, dry_run: bool) -> T:
+    """Prints as JSON what ``measure`` returns, or of a dry run the lines of its forecast, and nothing else."""
+    with contextlib.redirect_stdout(io.StringIO()), forecast_kept() as lines:
+        found = measure()
+    print_facts(lambda: {"forecast": lines} if dry_run else values(found), str, as_json=True)
+    return found
+
+
+def print_facts(values: Callable[[], Any], text: Callable[[], str], *, as_json: bool) -> None:
+    typer.echo(json.dumps(values(), indent=2, allow_nan=False) if as_json else text())
 
 
 @dataclass(frozen=True)

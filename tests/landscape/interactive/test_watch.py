@@ -24,7 +24,7 @@ from waiting import PATIENCE, wait_until
 
 from landscape import evaluate
 from landscape.cli import app
-from landscape.commands.page import charts
+from landscape.commands.run_facts import charts
 from landscape.curvature.curvature import Curvature
 from landscape.curvature.data import CurvatureData
 from landscape.errors import LandscapeFormatError

@@ -19,7 +19,7 @@ from small_curvature import other_samples, small, train_small
 from torch import nn
 
 from landscape import MeasurementPlan, SummaryLandscape, evaluate, random_plane
-from landscape.commands.page import charts
+from landscape.commands.run_facts import charts
 from landscape.errors import (
     LandscapeError,
     LandscapeFormatError,
