@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,9 @@ from numpy.typing import NDArray
 
 from workers.metric_names import MetricName
 
-from .drawing.texts import eigenvectors_text, flat_note, main_dataset, unit_of
+from .drawing.texts import eigenvectors_text, flat_note, metric_text, own_values_note, unit_of
 from .facts import explained_variance_text, samples_of, sampling_text, value_range
 from .grid.data import LandscapeData
-from .grid.differences import own_values_text
 from .record.checks import PointStatus
 from .roles import ORIGIN
 from .scales.choosing import is_flat
@@ -27,6 +27,7 @@ _NORMALIZED = {
     "none": "not normalized",
 }
 _CURVES = {"bezier": "Bezier curve", "polygon": "polygon"}
+called = partial(metric_text, write=str)  # a metric in words, with the data set where the landscape has several
 
 
 def joined(sentences: list[str]) -> str:
@@ -35,11 +36,6 @@ def joined(sentences: list[str]) -> str:
 
 def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def called(landscape: LandscapeData, metric: str) -> str:
-    """Returns a metric in words, with the data set where the landscape has several."""
-    return MetricName.read(metric, landscape.metrics).text(main_dataset(landscape))
 
 
 def of_each(texts: Mapping[str, str]) -> list[str]:
@@ -121,8 +117,7 @@ def path_text(landscape: LandscapeData) -> str:
 
 
 def off_plane_text(landscape: LandscapeData, metric: str) -> str:
-    found = own_values_text(landscape.checkpoints, metric, unit_of(landscape), main_dataset(landscape))
-    return capital(found) if found else ""
+    return capital(own_values_note(landscape, metric) or "")
 
 
 def points_text(landscape: LandscapeData, metric: str) -> str:

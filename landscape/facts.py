@@ -13,21 +13,9 @@ from collectors.networks.weight_space import some_names
 from workers.measurement_plan import plan_text
 from workers.metric_names import MetricName, other_datasets
 
-from .drawing.texts import (
-    eigenvectors_text,
-    kind_text,
-    main_dataset,
-    network_name,
-    placed_barrier_text,
-    precision_name,
-    precision_notes,
-    printable,
-    sampling_notes,
-    unit_of,
-)
+from .drawing import texts as words
 from .errors import error_message
 from .grid.data import LandscapeData
-from .grid.differences import own_values_text
 from .grid.samples import kept_text
 from .planes.pca import percentages
 from .record.checks import PointStatus
@@ -51,11 +39,11 @@ def one_line(landscape: LandscapeData) -> str:
     """Returns what a landscape is and how far it is measured, for the line in which Python shows it."""
     shape = " x ".join(str(len(axis)) for axis in (landscape.x, landscape.y) if axis is not None)
     losses = {"loss": "loss"}
-    losses |= {f"on {printable(name, 24)}": f"loss@{name}" for name in other_datasets(landscape.metrics)}
-    parts = [f"{printable(kind_text(landscape), 48)}, {shape} points"]
-    for words, name in losses.items():
+    losses |= {f"on {words.printable(name, 24)}": f"loss@{name}" for name in other_datasets(landscape.metrics)}
+    parts = [f"{words.printable(words.kind_text(landscape), 48)}, {shape} points"]
+    for called, name in losses.items():
         between = _between(landscape.metrics[name], landscape.status)
-        parts.append(f"{words} {between}" if between else f"{words} without a finite value")
+        parts.append(f"{called} {between}" if between else f"{called} without a finite value")
     if landscape.explained_variance_ratio is not None:
         share = percentages([landscape.explained_variance_ratio.sum()])[0]
         parts.append(f"{share} of the variance explained")
@@ -64,7 +52,7 @@ def one_line(landscape: LandscapeData) -> str:
         parts.append(f"{counts[PointStatus.INTERPOLATED]} of {landscape.status.size} points interpolated")
     if not landscape.complete:
         parts.append(f"{counts[PointStatus.MEASURED]} of {landscape.status.size} points measured")
-    return "; ".join([*parts, *precision_notes(landscape)])
+    return "; ".join([*parts, *words.precision_notes(landscape)])
 
 
 def as_lines(facts: Sequence[tuple[str, str]]) -> str:
@@ -86,21 +74,21 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
     intervals, imported, counts = known.get("intervals"), known.get("imported"), landscape.status_counts.items()
     shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
     versions, nameless = known.get("versions"), "weights without a name, of no known run"
-    unit, main = unit_of(landscape), main_dataset(landscape)
+    unit = words.unit_of(landscape)
     moves = known.get("perturb_one_dimensional") if known.get("decomposition") == "random" else None
     still = "move too" if moves else "stay where they are"
-    precision = precision_name(known.get("measurement_plan"))
+    precision = words.precision_name(known.get("measurement_plan"))
     rounding = _ROUNDING.get(precision)
-    drawn = [own_values_text(landscape.checkpoints, name, unit, main) for name in loss_names(landscape)]
+    drawn = [words.own_values_note(landscape, name) for name in loss_names(landscape)]
     rows: list[tuple[str, object]] = [
         ("file", file),
         ("imported from", _imported(imported) if isinstance(imported, Mapping) else None),
-        ("network", network_name(landscape.attributes)),
-        ("landscape", f"{kind_text(landscape)}, {shape} points"),
+        ("network", words.network_name(landscape.attributes)),
+        ("landscape", f"{words.kind_text(landscape)}, {shape} points"),
         ("normalization", known.get("normalization")),
         ("centering", known.get("centering")),
         ("random directions", None if moves is None else f"biases and the parameters of normalization layers {still}"),
-        ("eigenvectors", eigenvectors_text(landscape)),
+        ("eigenvectors", words.eigenvectors_text(landscape)),
         ("points", ", ".join(f"{count} {status.name.lower()}" for status, count in counts if count)),
         ("sampling", _sampling_of_all(landscape)),
         ("complete", _complete(landscape)),
@@ -114,7 +102,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> lis
         ("precision", rounding and f"{precision}: {rounding}, so small differences between points are rounding"),
         ("measured in", plan_text(known.get("measurement_plan"))),
         *((name, value_range(values, landscape.status)) for name, values in landscape.metrics.items()),
-        ("between the networks", placed_barrier_text(landscape) if _is_whole_way(landscape) else None),
+        ("between the networks", words.placed_barrier_text(landscape) if _is_whole_way(landscape) else None),
         ("minima", minima_text(landscape)),
         ("origin", nameless if landscape.origin.role == ORIGIN else landscape.origin.label(unit)),
         *who_is_there(landscape),
@@ -162,7 +150,7 @@ def sampling_text(landscape: LandscapeData, metric: str = "loss") -> str | None:
             f"with 95 % confidence at most {100 * report['share_beyond_95']:.2g} % of the interpolated points are "
             f"beyond the tolerance of {100 * report['tolerance']:.2g} %"
         )
-    *estimates, missed = sampling_notes(landscape, metric)
+    *estimates, missed = words.sampling_notes(landscape, metric)
     return "; ".join([parts[0], *estimates, *parts[1:], missed])
 
 
@@ -212,7 +200,7 @@ def distance_text(landscape: LandscapeData) -> str | None:
 
 def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
     """Returns a row of name and text for each run with checkpoints, and one for each network that belongs to no run."""
-    found, unit = landscape.checkpoints, unit_of(landscape)
+    found, unit = landscape.checkpoints, words.unit_of(landscape)
     if found is None:
         return []
     rows = []
@@ -232,8 +220,7 @@ def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
             own, projected = (
                 f"{value:.4g}" if status == PointStatus.MEASURED else status.name.lower() for value, status in both
             )
-            called = MetricName.read(loss, landscape.metrics).text(main_dataset(landscape))
-            texts.append(f"own {called} {own}, on the {_cut(landscape)} {projected}")
+            texts.append(f"own {words.metric_text(landscape, loss, str)} {own}, on the {_cut(landscape)} {projected}")
         rows.append(("network", f"{found.name[row]}: {'; '.join(texts)}"))
     return rows
 
@@ -242,7 +229,7 @@ def datasets_text(landscape: LandscapeData) -> str | None:
     others = other_datasets(landscape.metrics)
     if not others:
         return None
-    main = main_dataset(landscape)
+    main = words.main_dataset(landscape)
     first = f"{main} (the main one: loss)" if main else "the main one (loss)"
     return ", ".join([first, *(f"{name} (loss@{name})" for name in others)])
 

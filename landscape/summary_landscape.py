@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath
-from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
 from collectors.run_directory.settings import LandscapeSettings
 from collectors.validation import check_device_ids, wrong_value
@@ -31,7 +30,7 @@ from .planes.extent import check_extent
 from .planes.from_checkpoints import plane_of_runs, random_plane_of
 from .planes.further_runs import FurtherRuns, find_further_runs
 from .planes.networks import Network, checkpoints_of_run
-from .planes.passes import HERE, Passes, sha256_of
+from .planes.passes import HERE, sha256_of
 from .planes.plane import Plane, buffer_policy
 from .planes.plane_file import check_directions
 from .record.driver import Stored, carry_out, open_record
@@ -352,26 +351,17 @@ def _read_run(
             )
             for job in jobs
         ]
-        planes = [
-            _plane_of_interval(job, of_job, others, space, chosen, passes) if job.kind == "pca" else None
-            for job, of_job in zip(jobs, networks, strict=True)
-        ]
+
+        def plane_of(job: _Job, checkpoints: Sequence[Network]) -> Plane:
+            further = others.networks(job.numbers, single=job.single)
+            joining = [network for network in further if network.run is not None and chosen["plane_of"] == "all"]
+            plane = plane_of_runs([*checkpoints, *joining], space, centering=chosen["centering"], passes=passes)
+            added = [network for network in further if network not in joining]
+            return plane.with_networks(added) if added else plane
+
+        pairs = zip(jobs, networks, strict=True)
+        planes = [plane_of(job, of_job) if job.kind == "pca" else None for job, of_job in pairs]
     return networks, planes
-
-
-def _plane_of_interval(
-    job: _Job,
-    networks: Sequence[Network],
-    others: FurtherRuns,
-    space: WeightSpace,
-    chosen: Mapping[str, Any],
-    passes: Passes,
-) -> Plane:
-    further = others.networks(job.numbers, single=job.single)
-    spanning = [network for network in further if network.run is not None and chosen["plane_of"] == "all"]
-    plane = plane_of_runs([*networks, *spanning], space, centering=chosen["centering"], passes=passes)
-    added = [network for network in further if network not in spanning]
-    return plane.with_networks(added) if added else plane
 
 
 def _plane_around(

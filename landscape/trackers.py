@@ -188,7 +188,9 @@ def _picture(landscape: Landscape, look: Look) -> Any:
 
 
 def _write(landscape: Landscape, folder: Path, title: str, look: Look) -> dict[str, Path]:
-    stem = _stem(title)
+    stem = title.rsplit("/", maxsplit=1)[-1]
+    if system.refuses_name(stem):
+        stem = re.sub(r"[^\w-]", "_", f"{stem}_")
     files = {"picture": folder / f"{stem}.png", "landscape": folder / f"{stem}.h5"}
     save_figure(_picture(landscape, look), files["picture"])
     if importlib.util.find_spec("plotly") is not None:
@@ -198,12 +200,6 @@ def _write(landscape: Landscape, folder: Path, title: str, look: Look) -> dict[s
     else:
         landscape.save(files["landscape"])
     return files
-
-
-def _stem(title: str) -> str:
-    """Returns the last part of a title, as far as the system has files of that name."""
-    stem = title.rsplit("/", maxsplit=1)[-1]
-    return re.sub(r"[^\w-]", "_", f"{stem}_") if system.refuses_name(stem) else stem
 
 
 class DrawAtEnd:
