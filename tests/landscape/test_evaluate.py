@@ -2,7 +2,6 @@
 
 import threading
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -11,8 +10,7 @@ from torch.utils.data import DataLoader
 
 from collectors.networks.readers import describe_network, read_network
 from collectors.networks.torch_network import to_tensor
-from landscape import Landscape, LandscapeError, MeasurementPlan, evaluate, line_between, pca_plane, random_plane
-from landscape.errors import LandscapeFormatError
+from landscape import Landscape, LandscapeError, MeasurementPlan, evaluate, line_between, random_plane
 from landscape.grid.data import DirectionsData, LandscapeData
 from landscape.grid.experiment import GridExperiment
 from landscape.planes import custom_plane, plane_through
@@ -77,6 +75,8 @@ def test_every_kind_of_network_goes_the_whole_path_and_stays_as_found(name, path
         point = plane.point((result.x[column], result.y[row]))
         tolerance = 2e-2 if name == "bfloat16" else 1e-5
         assert result.loss[row, column] == pytest.approx(direct_loss(name, point), rel=tolerance)
+    assert result.origin.metrics["loss"] == pytest.approx(direct_loss(name, plane.point((0.0, 0.0))), rel=tolerance)
+    assert (result.origin.x, result.origin.y) == (0.0, 0.0)
     stored = Landscape.load(path)
     assert stored.complete
     np.testing.assert_array_equal(stored.loss, result.loss)
@@ -94,15 +94,6 @@ def direct_loss(name, state):
     inputs, targets = dataset.dataset.tensors if isinstance(dataset, DataLoader) else dataset
     with torch.no_grad():
         return float(loss(network(inputs), targets))
-
-
-def test_the_origin_measures_the_networks_own_loss():
-    loss, network, (inputs, targets), _ = ALL["dropout"]()
-    result = evaluate(random_plane(network), ALL["dropout"], x=X, y=Y, **HOW)
-    network.eval()
-    with torch.no_grad():
-        assert result.origin.metrics["loss"] == pytest.approx(float(loss(network(inputs), targets)), rel=1e-6)
-    assert (result.origin.x, result.origin.y) == (0.0, 0.0)
 
 
 def test_three_networks_lie_at_their_corners():
@@ -171,14 +162,6 @@ def test_the_first_failed_point_is_one_of_the_grid():
 
 
 class TestOutput:
-    def test_a_file_of_another_program_stays(self, path):
-        with h5py.File(path, "w") as file:
-            file["data"] = [1, 2, 3]
-        with pytest.raises(LandscapeFormatError):
-            measure(output=path)
-        with h5py.File(path) as file:
-            assert file["data"][:].tolist() == [1, 2, 3]
-
     def test_no_folder_and_a_folder_instead_of_a_file(self, tmp_path):
         with pytest.raises(NotADirectoryError, match="output must lie in a directory that exists"):
             measure(output=tmp_path / "missing" / "landscape.h5")
@@ -218,40 +201,6 @@ def test_bad_plane_and_callback():
         evaluate(line_between(first, second), bowl, x=X, y=Y)
     with pytest.raises(LandscapeError, match="the plane was made for another network"):
         evaluate(random_plane(torch.nn.Linear(300, 20)), bowl, **HOW)
-
-
-def seeded_bowl(value):
-    network = bowl()[1]
-    with torch.no_grad():
-        network.weight[0] += value
-        network.weight[1] -= value**2
-    return network
-
-
-def test_three_networks_keep_their_names_and_a_later_call_may_change_them(path):
-    options = {"size": 3, "output": path, "plan": PLAN, **HOW}
-    bowls = {name: seeded_bowl(value) for name, value in (("SGD", 0.0), ("Adam", 1.0), ("average", 0.3))}
-    result = evaluate(plane_through(bowls), bowl, **options)
-    stored = Landscape.load(path)
-    for landscape in (result, stored):
-        assert landscape.checkpoints.name == ("SGD", "Adam", "average")
-        assert landscape.checkpoints.paths == []
-        assert (landscape.origin.role, landscape.origin.name) == ("named network", "SGD")
-    renamed = evaluate(plane_through(*bowls.values(), names=("one", "two", "three")), bowl, **options)
-    assert renamed.report.measured == 1  # the origin alone, which is checked
-    assert Landscape.load(path).checkpoints.name == ("one", "two", "three")
-    np.testing.assert_array_equal(renamed.loss, result.loss)
-
-
-def test_two_runs_are_two_paths_and_an_untrained_network_is_an_origin(path):
-    runs = {"SGD": [seeded_bowl(value) for value in (0.0, 0.5, 0.9)], "Adam": [seeded_bowl(0.0), seeded_bowl(-1.0)]}
-    result = evaluate(pca_plane(runs), bowl, size=3, output=path, **HOW)
-    found = Landscape.load(path).checkpoints
-    assert [rows.tolist() for rows in found.paths] == [[0, 1, 2], [3, 4]]
-    assert (found.runs, result.origin.label("epoch")) == (("SGD", "Adam"), "checkpoint of SGD (epoch 2)")
-    untrained = evaluate(bowl_plane(), bowl, size=3, **HOW)
-    assert (untrained.origin.role, untrained.origin.label("epoch")) == ("origin", "origin")
-    assert untrained.checkpoints is None
 
 
 class Locked:

@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 import torch
-import xarray
 from data_sets import with_test_set
 from examples import batch_norm
 from landscape_examples import write_landscape
@@ -136,17 +135,6 @@ class TestDataSets:
         both.checkpoints.metrics["loss@test"][row], both.checkpoints.projected["loss@test"][row] = 2.5, 2.25
         said = told(Landscape(both))["network"]
         assert said.endswith("own loss on train 1.5, on the plane 1.5; own loss on test 2.5, on the plane 2.25")
-
-    def test_every_format_has_every_metric(self, tmp_path):
-        landscape = Landscape(with_test_set(surface()))
-        np.testing.assert_array_equal(landscape.to_xarray()["loss@test"], landscape["loss@test"])
-        (table,) = landscape.export(tmp_path / "a.csv")
-        assert "accuracy@test" in table.read_text().splitlines()[0].split(",")
-        with np.load(landscape.export(tmp_path / "a.npz")[0]) as archive:
-            np.testing.assert_array_equal(archive["loss@test"], landscape["loss@test"])
-        (netcdf,) = landscape.export(tmp_path / "a.nc")
-        with xarray.open_dataset(netcdf, engine="h5netcdf") as read:
-            np.testing.assert_array_equal(read["loss@test"], landscape["loss@test"])
 
 
 class TestValuesThatAreNotFinite:

@@ -5,17 +5,14 @@ import hashlib
 import itertools
 import os
 import shutil
-import subprocess
-import sys
 import warnings
 
 import numpy as np
 import pytest
 import torch
-from examples import batch_norm, bowl, bowl_loss, images
+from examples import batch_norm, bowl, bowl_loss
 from landscape_examples import write_landscape
 from remote_stores import empty_memory
-from waiting import PATIENCE
 
 from landscape import Landscape, MeasurementPlan, SummaryLandscape, evaluate, line_between, random_plane
 from landscape.errors import LandscapeGridError, LandscapeIdentityError, PlaneError
@@ -287,32 +284,6 @@ def test_directions_that_an_overwritten_landscape_left_are_not_those_of_the_new_
     assert refine(path, bowl, factor=2, plane=other, **HOW).loss.shape == (5, 5)
 
 
-def test_several_data_sets_and_runs_that_joined_stay(trained, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(trained, folder)
-
-    def callback_fn():
-        loss, network, dataset, metrics = batch_norm()
-        return loss, network, {"train": dataset, "test": images(seed=7)}, metrics
-
-    options = {"landscape_size": 4, "create_landscape": {"result": False}, "num_samples": None}
-    other = batch_norm()[1]
-    for parameter in other.parameters():
-        parameter.data += 0.05
-    torch.save(other.state_dict(), tmp_path / "other.pt")
-    (before,) = SummaryLandscape(folder).gen_landscapes_with_multi_process(
-        callback_fn, {**options, "num_samples": 32}, also={"other": tmp_path / "other.pt"}, plane_of="first", **HOW
-    )
-    assert "other" in before.checkpoints.name
-    after = refine(before.path, callback_fn, factor=2, **HOW)
-    assert after.checkpoints.name == before.checkpoints.name
-    assert after.report.measured == after.loss.size - before.loss.size + 1
-    for name in ("loss", "loss@test", "loss_stderr@test", "accuracy@test"):
-        np.testing.assert_array_equal(after[name][::2, ::2], before[name])
-        np.testing.assert_array_equal(after.checkpoints.metrics[name], before.checkpoints.metrics[name])
-        assert np.isfinite(after[name]).all()
-
-
 @pytest.mark.slow
 def test_groups_of_a_function_are_measured_on_the_new_points_where_it_is_passed_again(tmp_path):
     def groups(inputs, targets):
@@ -454,41 +425,6 @@ def test_an_interrupted_change_goes_on_with_the_same_call(path, tmp_path, after)
     refine(path, bowl, factor=2, plane=bowl_plane(), **HOW)
     assert digest(path) == digest(measure(tmp_path / "b.h5", 11).path)
     assert refine(path, bowl, factor=2, plane=bowl_plane(), **HOW).loss.shape == (21, 21)
-
-
-def squares():
-    return FunctionEvaluator(lambda weights: float(np.square(weights["place"]).sum()), {"place": np.zeros(2)})
-
-
-def refine_and_end():
-    """Ends this process, as a kill does, while a landscape of 20 x 20 points in a.h5 is refined."""
-    calls = itertools.count(1)
-
-    def function(weights):
-        if next(calls) == 20 * 20 + 500:
-            os._exit(9)
-        return float(np.square(weights["place"]).sum())
-
-    def callback_fn():
-        return FunctionEvaluator(function, {"place": np.zeros(2)})
-
-    evaluate(unit_plane(squares), callback_fn, size=20, output="a.h5", **HOW)
-    refine("a.h5", callback_fn, factor=2, plane=unit_plane(squares), **HOW)
-
-
-@pytest.mark.slow
-def test_a_kill_in_the_middle_loses_no_point_of_the_old_file(tmp_path):
-    script = f"import {__name__} as tests; tests.refine_and_end()"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    killed = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, timeout=PATIENCE, env=environment)
-    assert killed.returncode == 9
-    halfway = Landscape.load(tmp_path / "a.h5")
-    assert halfway.loss.shape == (39, 39)
-    assert measured(halfway)[::2, ::2].all()
-    assert not halfway.complete
-    whole = refine(tmp_path / "a.h5", squares, factor=2, plane=unit_plane(squares), **HOW)
-    assert (whole.loss.shape, whole.complete) == ((39, 39), True)
-    np.testing.assert_array_equal(whole.loss, np.add.outer(whole.y**2, whole.x**2))
 
 
 class TestErrors:

@@ -1,44 +1,24 @@
 """SummaryLandscape: from a collected run to its landscape files."""
 
 import hashlib
-import itertools
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from command_line import invoke
-from examples import batch_norm, dropout, images
-from waiting import Gate, wait_until
+from examples import batch_norm, dropout
 
 from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.files import system
-from collectors.networks.readers import describe_network
-from collectors.run_directory import RunDirectory
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Landscape, LandscapeError, MeasurementPlan, SummaryLandscape
 from landscape.drawing.texts import axis_label
 from landscape.errors import DegenerateTrajectoryError, LandscapeGridError, LandscapeIdentityError
 from landscape.facts import page_facts, summary_text
-from landscape.grid.experiment import GridExperiment
-from landscape.grid.landscape_file import LANDSCAPE_FILE
-from landscape.planes.from_checkpoints import plane_of_runs
-from landscape.planes.networks import checkpoints_of_run
-from landscape.record.checks import PointStatus
-from landscape.record.driver import measure, open_record
-from landscape.record.run import Run
-from workers.measurement_options import MeasurementOptions
-from workers.pools.in_process import InProcessPool
-from workers.pools.ray_pool import RayPool
-from workers.pools.ray_session import remove_dead_sessions
 
 PLAN = MeasurementPlan(batch_size=32)
 
@@ -73,16 +53,6 @@ def measured(trained, tmp_path_factory):
     return folder, generate(folder, plan=None)
 
 
-def direct_loss(parameters, buffers):
-    """The loss of BatchNorm's network on the first 64 samples, by plain PyTorch."""
-    loss, network, _, _ = batch_norm()
-    network.load_state_dict({name: torch.from_numpy(array) for name, array in (parameters | buffers).items()})
-    network.eval()
-    inputs, targets = images()
-    with torch.no_grad():
-        return float(loss(network(inputs[:64]), targets[:64]))
-
-
 @pytest.mark.slow
 def test_both_landscapes_with_their_trajectory(measured, trained):
     run, (train, result) = measured
@@ -96,43 +66,6 @@ def test_both_landscapes_with_their_trajectory(measured, trained):
     assert train.explained_variance_ratio.shape == (2,)
     assert snapshot(run) == snapshot(trained)
     np.testing.assert_array_equal(Landscape.load(train.path).loss, train.loss)
-
-
-@pytest.mark.slow
-def test_a_checkpoints_own_loss_its_foot_and_its_residual(measured):
-    run, (train, _) = measured
-    path = train.checkpoints
-    files = {
-        number: CheckpointFile(run / f"ckpt_dir/BatchNormNetwork_{number}_epoch.safetensors") for number in range(5)
-    }
-    states = {number: {name: file.read(name) for name in file.shapes} for number, file in files.items()}
-    buffers = {name for name in states[0] if name.startswith("norm.running") or name.endswith("num_batches_tracked")}
-    last_buffers = {name: states[4][name] for name in buffers}
-    trainable = sorted(set(states[0]) - buffers)
-    flat = {
-        number: np.concatenate([state[name].ravel().astype(float) for name in trainable])
-        for number, state in states.items()
-    }
-    differences = np.stack([flat[number] - flat[4] for number in range(5)])
-    _, sigma, rows = np.linalg.svd(differences, full_matrices=False)
-    for number in range(5):
-        parameters = {name: states[number][name] for name in trainable}
-        own = {name: states[number][name] for name in buffers}
-        assert path.metrics["loss"][number] == pytest.approx(direct_loss(parameters, own), rel=1e-5)
-        expected = direct_loss(parameters, last_buffers)
-        assert path.with_plane_buffers["loss"][number] == pytest.approx(expected, rel=1e-5)
-        inside = rows[:2].T @ (rows[:2] @ differences[number])
-        assert path.residual[number] == pytest.approx(np.linalg.norm(differences[number] - inside), rel=1e-4, abs=1e-7)
-        foot, offset = flat[4] + inside, 0
-        projected = {}
-        for name in trainable:
-            size = states[4][name].size
-            projected[name] = foot[offset : offset + size].reshape(states[4][name].shape).astype(np.float32)
-            offset += size
-        assert path.projected["loss"][number] == pytest.approx(direct_loss(projected, last_buffers), rel=1e-4)
-    np.testing.assert_allclose(train.explained_variance_ratio, sigma[:2] ** 2 / np.sum(sigma**2), rtol=1e-6)
-    # the network's own buffers matter: the two losses of an early checkpoint differ
-    assert abs(path.metrics["loss"][1] - path.with_plane_buffers["loss"][1]) > 1e-4
 
 
 @pytest.mark.slow
@@ -223,18 +156,9 @@ def test_biases_move_when_they_are_asked_to(run, tmp_path, monkeypatch):
     arguments = ["run", run, "--function", "examples:batch_norm", "--devices", "0", "--no-train", "--size", "3"]
     invoke(*arguments, "--quiet", "--perturb-one-dimensional", "-o", tmp_path / "typed")
     typed = Landscape.load(tmp_path / "typed" / still.path.name)
-    (moved,) = generate(run, settings=settings, perturb_one_dimensional=True, overwrite=True, save_directions=True)
+    (moved,) = generate(run, settings=settings, perturb_one_dimensional=True, overwrite=True)
     np.testing.assert_allclose(typed.loss, moved.loss, rtol=1e-5)  # each call tunes a plan of its own
     assert not np.allclose(moved.loss, still.loss)
-    vectors = CheckpointFile(run / "landscape_4_random_directions.safetensors")
-    weights = RunDirectory(run).checkpoint(4, describe_network(batch_norm()[1]))
-    small = [
-        name for name, shape in weights.shapes.items() if len(shape) == 1 and f"direction_0/{name}" in vectors.shapes
-    ]
-    assert len(small) > 2
-    for name in small:
-        length = np.linalg.norm(vectors.read(f"direction_0/{name}").astype(float))
-        assert length == pytest.approx(np.linalg.norm(weights.read(name).astype(float)), rel=1e-6)
     for landscape, move, label in ((still, "stay where they are", ""), (moved, "move too", ", biases move too")):
         told = f"biases and the parameters of normalization layers {move}"
         assert re.search(rf"^random directions +{re.escape(told)}$", summary_text(landscape), re.MULTILINE)
@@ -247,112 +171,6 @@ def test_clean_ckpt_removes_checkpoints_only(run):
     SummaryLandscape(run).clean_ckpt()
     assert not (run / "ckpt_dir").exists()
     assert all(landscape.path.exists() for landscape in landscapes)
-
-
-def held_up_at(number, path, gate):
-    """Returns a callback_fn that waits at a gate, once there is a file: at the point of a number, and at all later."""
-
-    def callback_fn():
-        loss, network, dataset, metrics = batch_norm()
-        calls = itertools.count(1)
-
-        def waiting(outputs, targets):
-            if path.exists() and next(calls) >= number:
-                gate.pass_through()
-            return loss(outputs, targets)
-
-        return waiting, network, dataset, metrics
-
-    return callback_fn
-
-
-def drive(run, path, gate):
-    callback_fn = held_up_at(60, Path(path), Gate(gate))
-    generate(run, callback_fn, {"landscape_size": 20, "num_samples": 32}, device_ids=[0, 1])
-
-
-@pytest.mark.slow
-def test_a_killed_driver_is_continued_and_no_stored_point_is_measured_again(run, tmp_path):
-    path, gate = run / "landscape_0-4_pca.h5", Gate(tmp_path / "gate")
-    script = f"import {__name__} as tests; tests.drive(*{[str(run), str(path), str(tmp_path / 'gate')]})"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    def measured():
-        return int((Landscape.load(path).status == PointStatus.MEASURED).sum()) if path.exists() else 0
-
-    process = subprocess.Popen([sys.executable, "-c", script], start_new_session=True, env=environment)
-    try:
-        gate.wait_for_arrivals(2)
-        wait_until(lambda: measured() >= 20, what=lambda: f"20 points in the file; there: {measured()}")
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        gate.open()
-    stored = Landscape.load(path)
-    done = measured()
-    assert 20 <= done < 2 * 60
-
-    def slow():
-        loss, *rest = batch_norm()
-        return (lambda outputs, targets: loss(outputs, targets)), *rest
-
-    settings = {"landscape_size": 20, "num_samples": 32}
-    train, _ = generate(run, slow, settings)
-    assert train.report.measured <= 400 - done + 15 + 1
-    np.testing.assert_array_equal(
-        train.loss.reshape(-1)[stored.status.reshape(-1) == 1], stored.loss[stored.status == 1]
-    )
-    whole, _ = generate(run, slow, settings, output=tmp_path / "whole", plan=PLAN)
-    np.testing.assert_array_equal(train.loss, whole.loss)
-    wait_for_the_orphans(process.pid)
-
-
-def wait_for_the_orphans(driver):
-    """Ray's processes notice by themselves that their driver is gone; the next run removes what they leave."""
-
-    def are_gone():
-        remove_dead_sessions("/tmp")
-        return not list(Path("/tmp").glob(f"landscape-ray-{driver}-*"))
-
-    wait_until(are_gone, what="the folder of a killed driver's Ray to be removed")
-
-
-@pytest.mark.slow
-def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-
-    gate, disturbed = Gate(tmp_path / "gate"), tmp_path / "disturbed.h5"
-
-    # Each worker waits at the gate in the middle of its part of the 99 points.
-    held_up = held_up_at(20, disturbed, gate)
-    directory = RunDirectory(run)
-    readers = [directory.checkpoint(number) for number in range(5)]
-    plane = plane_of_runs(checkpoints_of_run(readers, range(5)), describe_network(batch_norm()[1]))
-    axes = plane.axes((11, 9))
-
-    def survey(pool, path):
-        how = Run(progress=False)
-        with open_record(LANDSCAPE_FILE, path, how) as stored:
-            measure(GridExperiment(plane, axes), stored, pool, how)
-
-    options = MeasurementOptions(num_samples=32)
-    undisturbed = tmp_path / "undisturbed.h5"
-    with RayPool(held_up, options, device_ids=(0, 1), plan=PLAN) as pool, ThreadPoolExecutor() as threads:
-        victim = pool.process_ids[0]
-
-        def blow():
-            wait_until(lambda: victim in gate.arrivals(), what=lambda: f"{victim} at the gate: {gate.arrivals()}")
-            os.kill(victim, signal.SIGKILL)
-            gate.open()
-
-        struck = threads.submit(blow)
-        survey(pool, disturbed)
-        assert struck.done()
-        struck.result()
-        wait_until(lambda: not Path(f"/proc/{victim}").exists(), what="the end of the killed worker")
-    with InProcessPool(held_up, options, plan=PLAN) as pool:
-        survey(pool, undisturbed)
-    assert digest(disturbed) == digest(undisturbed)
 
 
 class TestRunDirectory:

@@ -15,38 +15,25 @@ from examples import BatchNormNetwork, train_run
 from landscape_examples import build, write_landscape
 from places import SUPPORT
 from typer.testing import CliRunner
-from waiting import PATIENCE, Gate
+from waiting import PATIENCE
 
 from collectors.errors import LandscapeError
 from landscape import Landscape, cli
 from landscape.cli import _warnings_shown_once, app
 from landscape.commands.arguments import interruptible
 from landscape.grid.landscape_file import LANDSCAPE_FILE
-from landscape.record.checks import PointStatus
 from landscape.record.writer import FileWriter
 
 RUN = ("run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32")
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
 
 CALLBACKS = f"""
-import itertools, os, sys
-from pathlib import Path
+import sys
 sys.path.insert(0, {str(SUPPORT)!r})
 from examples import batch_norm
-from waiting import Gate
 
 def callback_fn():
     return batch_norm()
-
-def held_up():
-    # It waits once there is a file and some points are in it, because at most 64 are measured at a time.
-    loss, network, dataset, metrics = batch_norm()
-    folder, calls = Path(os.environ["OUTPUT"]), itertools.count(1)
-    def wait_at_the_seventieth_point(outputs, targets):
-        if any(folder.glob("*.h5")) and next(calls) == 70:
-            Gate(folder / "gate").pass_through()
-        return loss(outputs, targets)
-    return wait_at_the_seventieth_point, network, dataset, {{}}
 
 not_a_function = 3
 """
@@ -82,20 +69,6 @@ def test_a_text_is_shown_once_and_later_ones_too(capsys):
         for text in ("first", "first", "second", "first", "third"):
             warnings.warn(text, UserWarning, stacklevel=1)
     assert capsys.readouterr().err == "warning: first\nwarning: second\nwarning: third\n"
-
-
-@pytest.mark.slow
-def test_another_experiment_names_the_options_that_mend_it(folder):
-    arguments = [*RUN, "--no-result", "--quiet", "-o", "twice"]
-    command(*arguments, "--size", "3", folder=folder)
-    told = command(*arguments, "--size", "3", "--sample-choice", "random", folder=folder, check=False)
-    assert told.returncode == 1
-    assert "holds another experiment" in told.stderr
-    assert told.stderr.endswith("Pass --overwrite to measure it anew, or another --output to keep both.\n")
-    told = command(*arguments, "--size", "4", folder=folder, check=False)
-    assert told.returncode == 1
-    assert "5 of its 9 measured points are not on the grid of this command, 4 x 4 points" in told.stderr
-    assert told.stderr.endswith("Otherwise pass --overwrite to measure it anew, or another --output to keep both.\n")
 
 
 @pytest.mark.slow
@@ -240,59 +213,25 @@ def test_an_interruption_while_the_program_is_loaded_is_quiet(folder, tmp_path, 
     assert (told.returncode, told.stdout, told.stderr) == (128 + signal.SIGINT, "", "")
 
 
-def _write_and_be_interrupted(paths, *, overwrite):
+def _write_and_be_interrupted(paths, number, *, overwrite):
     with interruptible(overwrite=overwrite):
         for path in paths:
             with FileWriter(path, build(), LANDSCAPE_FILE):
                 pass
-        raise KeyboardInterrupt
+        signal.raise_signal(number)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_an_interruption_names_what_is_kept(tmp_path, capsys, overwrite):
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "Interrupted"), (signal.SIGTERM, "Terminated")])
+def test_an_interruption_names_what_is_kept(tmp_path, capsys, overwrite, number, word):
     paths = [tmp_path / "a.h5", tmp_path / "b.h5"]
     for count, where in ((1, str(paths[0])), (2, f"2 files, the last of them {paths[1]}")):
-        with pytest.raises(typer.Exit):
-            _write_and_be_interrupted(paths[:count], overwrite=overwrite)
+        with pytest.raises(typer.Exit) as stopped:
+            _write_and_be_interrupted(paths[:count], number, overwrite=overwrite)
+        assert stopped.value.exit_code == 128 + number
         anew = " without --overwrite" if overwrite else ""
-        told = f"Interrupted. What was measured is in {where}; the same command{anew} continues from there."
+        told = f"{word}. What was measured is in {where}; the same command{anew} continues from there."
         assert told in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, number):
-    arguments = [
-        "run", "run", "--function", "my_callbacks:held_up", "--devices", "0", "--size", "16", "--no-result",
-        "--samples", "32", "-o", f"out-{number}",
-    ]  # fmt: skip
-    folder.joinpath(f"out-{number}").mkdir()
-    path = folder / f"out-{number}/landscape_0-4_pca.h5"
-    gate, environment = Gate(folder / f"out-{number}/gate"), {"OUTPUT": f"out-{number}"}
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell starts what it puts into the background with SIGINT ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    gate.wait_for_arrivals()
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 128 + number
-    assert f"What was measured is in {path}; the same command continues from there" in errors
-    assert "Traceback" not in errors
-    stored = Landscape.load(path)
-    done = int((stored.status == PointStatus.MEASURED).sum())
-    assert 0 < done < 70
-    gate.open()
-    command(*arguments, folder=folder, environment=environment)
-    finished = Landscape.load(path)
-    assert finished.complete
-    measured = stored.status == PointStatus.MEASURED
-    assert (finished.loss[measured] == stored.loss[measured]).all()
 
 
 def test_import_checkpoints(folder):

@@ -74,15 +74,9 @@ def curvature_data():
     marked(
         [
             ("a", "", (1675, 913)),
-            ("a", "--kind lines", (1675, 913)),
-            ("a", "--kind heatmap --theme dark", (1675, 935)),
-            ("a", "--kind surface --levels 5", (1440, 1310)),
             ("a", "--style paper --levels quantile", (1360, 1230)),
-            ("a", "--levels 0.1,0.5,2 --scale linear", (1675, 914)),
             ("unfinished", "", (1675, 867)),
             ("one", "", (1280, 1333)),
-            ("a", "--aspect fill", (1280, 1270)),
-            ("line", "", (1280, 880)),
             ("line", "--metric loss --metric accuracy", (1280, 880)),
             ("a b", "--kind difference", (1675, 950)),
         ],
@@ -99,15 +93,6 @@ def test_every_kind(folder, tmp_path, files, options, size):
         assert picture.size[1] == pytest.approx(size[1], rel=0.02)
         colors = picture.convert("RGB").getcolors(picture.width * picture.height)
     assert len(colors) > 50
-
-
-@pytest.mark.slow
-def test_several_files_stand_side_by_side(folder, tmp_path):
-    plot(folder / "a.h5", folder / "b.h5", "-o", tmp_path / "two.png")
-    plot(folder / "a.h5", folder / "b.h5", folder / "wide.h5", "-o", tmp_path / "three.png", "--over", "heatmap")
-    for name, width in (("two", 1640), ("three", 2360)):
-        with Image.open(tmp_path / f"{name}.png") as picture:
-            assert picture.size[0] == width
 
 
 @pytest.mark.slow

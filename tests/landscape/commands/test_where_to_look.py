@@ -96,13 +96,6 @@ def test_what_is_refined_is_named_whole_where_it_was_typed_from_its_folder(folde
 
 
 @pytest.mark.slow
-def test_what_is_connected(folder):
-    typed = ("--kind", "bezier", "--steps", "2", "--points", "3", "-o", "curve.h5")
-    told = command("connect", "a.pt", "b.pt", *typed, *MEASURED, folder=folder)
-    assert advised(told) == [["landscape", "plot", str(folder / "curve.h5")]]
-
-
-@pytest.mark.slow
 def test_pictures_beside_what_a_run_measured(folder):
     told = command("run", "run", *MEASURED, "--size", "3", "-o", "drawn", "--plot", "--quiet", folder=folder)
     pictures = [folder / "drawn/landscape_0-4_pca.png", folder / "drawn/landscape_4_random.png"]
