@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
 import shlex
@@ -19,7 +20,6 @@ from collectors.files.places import is_url
 from ..facts import sample_counts
 from ..planes.plane_file import identity_of_directions
 from ..record.checks import PointStatus
-from ..record.option import Option
 from ..record.option_kinds import RunCurvatureOptions
 from ..record.options import options_of
 from ..sampling.grids import is_even
@@ -179,13 +179,12 @@ def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[st
     from ..curvature.data import curvature_file, vectors_place
 
     assert file.header is not None
-    said, table = file.header.attributes, options_of(RunCurvatureOptions)
+    said = file.header.attributes
     numbers = list(file.header.numbers)
     ending = curvature_file("", numbers, str(said.get("matrix"))) if numbers else ""
     if not (ending and file.place.name.endswith(ending)):
         return None
-    typed = [word for name in _OF_CURVATURE for word in _words(flags[name], said.get(name), table[name])]
-    typed += _of_samples(file, contents, flags)
+    typed = [*_words(said, _OF_CURVATURE, flags), *_of_samples(file, contents, flags)]
     identity = said.get("identity")
     steps = identity.get("density_steps") if isinstance(identity, Mapping) else None
     probes = said.get("density_probes")
@@ -202,23 +201,23 @@ def _curvature_options(file: FoundFile, contents: RunContents, flags: Mapping[st
 def _of_samples(file: FoundFile, contents: RunContents, flags: Mapping[str, str]) -> list[object]:
     """Returns what was typed for the samples of a file, where it differs from the default or the run's settings."""
     assert file.header is not None
-    said, table = file.header.attributes, options_of(RunCurvatureOptions)
-    typed = [word for name in _OF_SAMPLES for word in _words(flags[name], said.get(name), table[name])]
-    counts = sample_counts(said)
+    typed = _words(file.header.attributes, _OF_SAMPLES, flags)
+    counts = sample_counts(file.header.attributes)
     named = ",".join(f"{name}={count}" if name else str(count) for name, count in counts.items())
     if counts and named.isprintable() and contents.run.settings.num_samples not in (counts, counts.get("")):
         typed += [flags["num_samples"], named]
     return typed
 
 
-def _words(flag: str, value: Any, option: Option) -> list[object]:
-    try:
-        is_given = value is not None and option.checked(flag, value) != option.default
-    except (TypeError, ValueError):
-        return []  # of a damaged file, or one that somebody made up
-    if not is_given:
-        return []
-    return [flag] if value is True else [flag, value]
+def _words(attributes: Mapping[str, Any], names: Iterable[str], flags: Mapping[str, str]) -> list[object]:
+    table = options_of(RunCurvatureOptions)
+    typed: list[object] = []
+    for name in names:
+        value = attributes.get(name)
+        with contextlib.suppress(TypeError, ValueError):  # of a damaged file, or one that somebody made up
+            if value is not None and table[name].checked(flags[name], value) != table[name].default:
+                typed += [flags[name]] if value is True else [flags[name], value]
+    return typed
 
 
 def _is_found(function: str) -> bool:

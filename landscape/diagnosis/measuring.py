@@ -122,7 +122,7 @@ def loss_of(result: Any) -> Any:
 
 def samples_in(result: Any, name: str) -> int | None:
     """Returns how many samples a data set of callback_fn has; None where it does not say, or has batches."""
-    data = result[2] if isinstance(result, tuple | list) and len(result) == 4 else None
+    data: Any = result[2] if isinstance(result, tuple | list) and len(result) == 4 else None
     if name and isinstance(data, Mapping):
         data = data.get(name)
     if isinstance(data, tuple | list):
