@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 import torch
-from examples import ALL, batch_norm, bowl, bowl_loss
+from examples import ALL, FIRST, batch_norm, bowl, bowl_loss, bowl_plane
 from torch.utils.data import DataLoader
 
 from collectors.networks.readers import describe_network, read_network
@@ -13,12 +13,11 @@ from collectors.networks.torch_network import to_tensor
 from landscape import Landscape, LandscapeError, MeasurementPlan, evaluate, line_between, random_plane
 from landscape.grid.data import DirectionsData, LandscapeData
 from landscape.grid.experiment import GridExperiment
-from landscape.planes import custom_plane, plane_through
+from landscape.planes import plane_through
 from landscape.record.checks import PointStatus
 from landscape.record.run import Run
 from workers.errors import CallbackFunctionError, NondeterministicLossError
 
-FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
 X, Y = np.linspace(-1, 1, 5), np.linspace(-0.5, 2, 3)
 PLAN = MeasurementPlan(batch_size=32)
 HOW = {"progress": False, "device_ids": [0]}
@@ -29,10 +28,6 @@ def path(tmp_path):
     return tmp_path / "landscape.h5"
 
 
-def bowl_plane():
-    return custom_plane(bowl()[1], [{"weight": np.array(FIRST)}, {"weight": np.array(SECOND)}])
-
-
 def measure(callback_fn=bowl, **more):
     return evaluate(bowl_plane(), callback_fn, x=X, y=Y, **HOW, **more)
 
@@ -40,9 +35,9 @@ def measure(callback_fn=bowl, **more):
 def test_a_bowl_has_its_closed_form_values_at_the_right_indices():
     result = measure()
     assert result.loss.shape == (3, 5)
-    expected = [[bowl_loss(x, y, FIRST, SECOND) for x in X] for y in Y]
+    expected = [[bowl_loss(x, y) for x in X] for y in Y]
     np.testing.assert_allclose(result.loss, expected, rtol=1e-6)
-    assert result.origin.metrics["loss"] == pytest.approx(bowl_loss(0, 0, FIRST, SECOND), rel=1e-12)
+    assert result.origin.metrics["loss"] == pytest.approx(bowl_loss(0, 0), rel=1e-12)
     assert (result.status == PointStatus.MEASURED).all()
 
 
@@ -51,11 +46,9 @@ def test_a_line_has_no_y():
     with torch.no_grad():
         second.weight += torch.tensor(FIRST, dtype=torch.float64)
     result = evaluate(line_between(first, second), bowl, x=X, **HOW)
-    np.testing.assert_allclose(result.loss, [bowl_loss(x, 0, FIRST, SECOND) for x in X], rtol=1e-6)
+    np.testing.assert_allclose(result.loss, [bowl_loss(x, 0) for x in X], rtol=1e-6)
     assert result.y is None
-    assert result.checkpoints.metrics["loss"].tolist() == pytest.approx(
-        [bowl_loss(0, 0, FIRST, SECOND), bowl_loss(1, 0, FIRST, SECOND)]
-    )
+    assert result.checkpoints.metrics["loss"].tolist() == pytest.approx([bowl_loss(0, 0), bowl_loss(1, 0)])
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -3,24 +3,23 @@
 import numpy as np
 import pytest
 import torch
-from examples import BOWL_ORIGIN, bowl, bowl_loss
+from examples import BOWL_ORIGIN, bowl, bowl_loss, bowl_plane
 from scipy.interpolate import RegularGridInterpolator
 
 from landscape import evaluate
 from landscape.functions import measure_points
 from landscape.grid.data import LandscapeData
 from landscape.landscape import Landscape
-from landscape.planes import custom_plane, random_line
+from landscape.planes import random_line
 from landscape.record.checks import PointStatus
 from workers.errors import NondeterministicLossError
 
-FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
 X, Y = np.linspace(-1, 2, 7), np.linspace(0, 1, 5)
 
 
 @pytest.fixture(scope="module")
 def plane():
-    return custom_plane(bowl()[1], [{"weight": np.array(FIRST)}, {"weight": np.array(SECOND)}])
+    return bowl_plane()
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +97,7 @@ class TestMeasurePoints:
     def test_anywhere_by_the_closed_form(self, plane):
         points = [(0.3, 0.7), (-4.0, 9.0), (0.0, 0.0)]
         found = measure_points(plane, bowl, points, device_ids=[0])
-        expected = [bowl_loss(x, y, FIRST, SECOND) for x, y in points]
+        expected = [bowl_loss(x, y) for x, y in points]
         np.testing.assert_allclose(found["loss"], expected, rtol=1e-12)
         assert set(found) == {"loss"}
 
@@ -111,7 +110,7 @@ class TestMeasurePoints:
         line = random_line(bowl()[1], perturb_one_dimensional=True)
         direction = line.directions[0]["weight"]
         found = measure_points(line, bowl, [[0.5], [2.0]], device_ids=[0])
-        expected = [bowl_loss(x, 0, direction, SECOND) for x in (0.5, 2.0)]
+        expected = [bowl_loss(x, 0, direction) for x in (0.5, 2.0)]
         np.testing.assert_allclose(found["loss"], expected, rtol=1e-12)
 
     def test_a_point_that_fails_is_nan_and_said(self, plane):

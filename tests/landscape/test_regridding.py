@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from examples import batch_norm, bowl, bowl_loss
+from examples import FIRST, SECOND, batch_norm, bowl, bowl_loss, bowl_plane
 from landscape_examples import write_landscape
 from remote_stores import empty_memory
 
@@ -24,7 +24,6 @@ from landscape.planes.plane_file import directions_path
 from landscape.record.checks import PointStatus
 from workers import FunctionEvaluator
 
-FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
 HOW = {"progress": False, "device_ids": [0]}
 PLAN = MeasurementPlan(batch_size=32)
 
@@ -32,10 +31,6 @@ PLAN = MeasurementPlan(batch_size=32)
 @pytest.fixture(autouse=True)
 def fixed_date(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-
-
-def bowl_plane():
-    return custom_plane(bowl()[1], [{"weight": np.array(FIRST)}, {"weight": np.array(SECOND)}])
 
 
 def shifted(values):
@@ -162,7 +157,7 @@ def test_a_wider_landscape_keeps_every_point(path, tmp_path, change):
     assert wide.report.measured == wide.loss.size - 36 + 1
     at_once = evaluate(bowl_plane(), bowl, x=wide.x, y=wide.y, output=tmp_path / "b.h5", plan=PLAN, **HOW)
     assert digest(path) == digest(at_once.path)
-    np.testing.assert_allclose(wide.loss, [[bowl_loss(x, y, FIRST, SECOND) for x in wide.x] for y in wide.y], rtol=1e-6)
+    np.testing.assert_allclose(wide.loss, [[bowl_loss(x, y) for x in wide.x] for y in wide.y], rtol=1e-6)
     again = widen(path, bowl, plane=bowl_plane(), **change, **HOW)
     assert again.report.measured == 1
     assert digest(path) == digest(at_once.path)
@@ -261,7 +256,7 @@ def test_a_landscape_of_another_plane_keeps_the_directions_that_lie_beside_it(tm
     path, beside = tmp_path / "a.h5", tmp_path / "a_directions.safetensors"
     measure(path, 3, save_directions=True)
     before = digest(beside)
-    other = custom_plane(bowl()[1], [{"weight": np.array(SECOND)}, {"weight": np.array(FIRST)}])
+    other = bowl_plane(SECOND, FIRST)
     with pytest.raises(LandscapeIdentityError):
         evaluate(other, bowl, size=3, output=path, plan=PLAN, save_directions=True, **HOW)
     assert digest(beside) == before
@@ -277,7 +272,7 @@ def test_a_landscape_of_another_plane_keeps_the_directions_that_lie_beside_it(tm
 
 def test_directions_that_an_overwritten_landscape_left_are_not_those_of_the_new_one(tmp_path):
     path = measure(tmp_path / "a.h5", 3, save_directions=True).path
-    other = custom_plane(bowl()[1], [{"weight": np.array(SECOND)}, {"weight": np.array(FIRST)}])
+    other = bowl_plane(SECOND, FIRST)
     evaluate(other, bowl, size=3, output=path, overwrite=True, **HOW)
     with pytest.raises(PlaneError, match=r"a_directions\.safetensors, .* is not beside it or is another"):
         refine(path, bowl, factor=2, **HOW)
@@ -439,7 +434,7 @@ class TestErrors:
         text = r"samples\.sha256(.|\n)*Return the same data, loss and metrics"
         with pytest.raises(LandscapeIdentityError, match=text):
             self.refined(untouched, other_data)
-        other_plane = custom_plane(bowl()[1], [{"weight": np.array(FIRST)}, {"weight": np.array(FIRST[::-1])}])
+        other_plane = bowl_plane(FIRST, FIRST[::-1])
         with pytest.raises(LandscapeIdentityError, match=r"plane\.directions"):
             self.refined(untouched, plane=other_plane)
         with pytest.raises(LandscapeIdentityError, match=r"plane\.decomposition"):

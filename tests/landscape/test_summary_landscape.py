@@ -1,7 +1,6 @@
 """SummaryLandscape: from a collected run to its landscape files."""
 
 import hashlib
-import json
 import re
 import shutil
 import sys
@@ -17,7 +16,7 @@ from collectors.files import system
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Landscape, LandscapeError, MeasurementPlan, SummaryLandscape
 from landscape.drawing.texts import axis_label
-from landscape.errors import DegenerateTrajectoryError, LandscapeGridError, LandscapeIdentityError
+from landscape.errors import LandscapeGridError, LandscapeIdentityError
 from landscape.facts import page_facts, summary_text
 
 PLAN = MeasurementPlan(batch_size=32)
@@ -80,14 +79,6 @@ def test_in_process_and_workers_write_the_same_files_bit_for_bit(run, tmp_path, 
         landscapes = generate(run, device_ids=devices, output=folder, plan=PLAN)
         digests.append([digest(landscape.path) for landscape in landscapes])
     assert digests[0] == digests[1]
-
-
-@pytest.mark.slow
-def test_another_batch_size_changes_no_more_than_the_last_digits(run, tmp_path):
-    first = generate(run, output=tmp_path / "a", plan=MeasurementPlan(batch_size=7))
-    second = generate(run, output=tmp_path / "b", plan=MeasurementPlan(batch_size=64, threads=2))
-    for one, other in zip(first, second, strict=True):
-        np.testing.assert_allclose(one.loss, other.loss, rtol=1e-5, atol=1e-7)
 
 
 def test_settings_of_this_call_replace_the_collected_ones(run):
@@ -217,15 +208,6 @@ class TestRunDirectory:
             generate(run)
         assert not list(run.glob("*.h5"))
 
-    def test_equal_checkpoints(self, run):
-        metadata_path = run / "ckpt_dir/train_metadata.json"
-        metadata = json.loads(metadata_path.read_text())
-        for of_numbers in (metadata["model_params_file_map"], metadata["sha256"]):
-            of_numbers |= {str(number): of_numbers["0"] for number in range(5)}
-        metadata_path.write_text(json.dumps(metadata))
-        with pytest.raises(DegenerateTrajectoryError):
-            generate(run)
-
     @pytest.mark.parametrize(
         ("settings", "text"),
         [
@@ -239,12 +221,6 @@ class TestRunDirectory:
             generate(run, settings=settings)
         assert snapshot(run) == before
         assert not list(run.glob("*.h5"))
-
-    @pytest.mark.slow
-    def test_too_many_samples_use_all(self, run):
-        with pytest.warns(UserWarning, match="num_samples is 5000, but the data set has 96; all of them are used"):
-            train, _ = generate(run, settings={"num_samples": 5000})
-        assert train.attributes["num_samples"] == 96
 
     def test_output_that_cannot_be_written(self, run):
         with pytest.raises(LandscapeError, match="/proc"):
@@ -262,19 +238,6 @@ def test_only_the_checkpoint_with_which_training_ended_is_its_final_weights(run)
     assert (around.origin.role, around.origin.number, around.checkpoints) == ("final weights", 4, None)
     (inside,) = generate(run, settings={"intervals": [[0, 1, 2]], "create_landscape": {"train": False, "result": True}})
     assert (inside.origin.role, inside.origin.number) == ("checkpoint", 2)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:the path is nearly straight")
-@pytest.mark.parametrize("trained_to", [20, None], ids=["training went on", "not known"])
-def test_the_last_checkpoint_of_an_interval_that_ends_early_is_a_checkpoint(run, trained_to):
-    path = run / "ckpt_dir" / "train_metadata.json"
-    content = json.loads(path.read_text())
-    assert content.pop("trained_to") == 4
-    path.write_text(json.dumps(content if trained_to is None else {**content, "trained_to": trained_to}))
-    for landscape in generate(run, settings={"intervals": [[2, 3, 4]]}):
-        assert landscape.origin.label("epoch") == "checkpoint (epoch 4)"
-        assert landscape.checkpoints is None or not landscape.checkpoints.final.any()
 
 
 def test_a_dry_run_leaves_no_folder_and_shares_the_budget_evenly(run, tmp_path, capsys):

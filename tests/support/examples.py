@@ -158,7 +158,16 @@ def bowl():
     return loss, Bowl(BOWL_ORIGIN), (inputs, torch.tensor([BOWL_TARGET] * 6, dtype=torch.float64)), {}
 
 
-def bowl_loss(x, y, first, second):
+FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
+
+
+def bowl_plane(first=FIRST, second=SECOND):
+    from landscape.planes import custom_plane
+
+    return custom_plane(bowl()[1], [{"weight": np.array(axis)} for axis in (first, second)])
+
+
+def bowl_loss(x, y, first=FIRST, second=SECOND):
     """Returns the bowl's loss at a point of a plane, in closed form."""
     weights = np.array(BOWL_ORIGIN) + x * np.array(first) + y * np.array(second)
     return float(np.sum(np.array(BOWL_SCALES) * (weights - np.array(BOWL_TARGET)) ** 2))

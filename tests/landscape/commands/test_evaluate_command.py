@@ -98,13 +98,6 @@ def test_around_the_network_that_the_function_returns(typed):
     same(found, random_plane(network, seed=3, normalization="none", perturb_one_dimensional=True), seed=3)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_the_losses_of_samples_are_kept(typed):
-    found = typed("--keep-samples", "--kind", "random-line", function="batch_norm", size=3)
-    np.testing.assert_allclose(found.samples().losses().astype(float).mean(-1), found.loss, rtol=1e-6)
-
-
 @OBLIQUE
 def test_around_a_file_with_a_name(typed, folder):
     moves = ["--normalization", "layer", "--perturb-one-dimensional"]
