@@ -142,14 +142,14 @@ def log_to_mlflow(
 
 
 @contextlib.contextmanager
-def wandb_run(run_id: str | None = None, project: str | None = None) -> Iterator[Any]:
+def wandb_run(run_id: str | None, project: str | None) -> Iterator[Any]:
     resume = None if run_id is None else "allow"
     with _imported("wandb", "wandb").init(id=run_id, project=project, resume=resume) as run:
         yield run
 
 
 @contextlib.contextmanager
-def mlflow_run(run_id: str | None = None, experiment: str | None = None) -> Iterator[str]:
+def mlflow_run(run_id: str | None, experiment: str | None) -> Iterator[str]:
     """Opens a run of MLflow, and gives its id: the one with that id, which is left as it is, else a new one."""
     mlflow = _imported("mlflow", "MLflow")
     if run_id is not None:

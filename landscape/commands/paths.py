@@ -116,7 +116,7 @@ def connect(
     if kind == "line":
         found = [measure_line(first, last, call, points, names=names, output=output, **options)]
     else:
-        found = _on_a_curve(call, first, last, kind, points, names, fitting, place, options)
+        found = _on_a_curve(call, (first, last), names, points, {"kind": kind, **fitting}, place, options)
     if not found or found[-1] is None:
         return []
     result = found[-1]
@@ -128,16 +128,9 @@ def connect(
 
 
 def _on_a_curve(
-    call: FirstCall,
-    first: Any,
-    last: Any,
-    kind: str,
-    points: int,
-    names: Sequence[str] | None,
-    fitting: Mapping[str, Any],
-    place: AnyPath,
-    options: Mapping[str, Any],
-) -> list[Any]:
+    call: FirstCall, ends: tuple[Any, Any], names: Sequence[str] | None, points: int, fitting: Mapping[str, Any],
+    place: AnyPath, options: Mapping[str, Any],
+) -> list[Any]:  # fmt: skip
     """Fits a curve and measures along it, within one budget; returns both, nothing before the curve is complete."""
     from ..functions import barrier
     from ..measure import Measure
@@ -148,13 +141,13 @@ def _on_a_curve(
     shared, of_way = split_options(options)
     of_curve = {name: value for name, value in shared.items() if name not in _OF_WAY}
     kept = curve_beside(place)
-    path = Measure(call, **of_curve).connect(first, last, kind, **fitting, names=names, output=str(kept))
+    path = Measure(call, **of_curve).connect(*ends, **fitting, names=names, output=str(kept))
     if options["dry_run"]:
         curve = read_curve(kept) if kept.exists() and not options["overwrite"] else None
         if curve is not None and curve.complete:
             path = Path(curve)
         else:
-            barrier(first, last, call, points, names=names, **options)  # as many points as along the curve
+            barrier(*ends, call, points, names=names, **options)  # as many points as along the curve
     if path is None or not path.curve.complete:
         return []
     measure = Measure(call.func, **{**shared, "budget": run.left})
