@@ -146,16 +146,12 @@ def check_camera(camera: object) -> Camera | None:
 def offered_cameras(camera: CameraChoice | None) -> tuple[str, Mapping[str, Camera | None]]:
     """Returns the name of the camera that is meant, and all from which a page's reader can choose, by name."""
     chosen = check_camera(camera)
-    name = camera_name(chosen)
-    return name, {**NAMED, name: chosen}
-
-
-def camera_name(camera: Camera | None) -> str:
-    """Returns the preset's name, or azimuth and elevation as ``check_camera`` reads them."""
-    names = [name for name, known in NAMED.items() if known == camera]
-    if names or camera is None:
-        return names[0]
-    return ",".join(np.format_float_positional(angle, trim="-") for angle in (camera.azimuth, camera.elevation))
+    names = [name for name, known in NAMED.items() if known == chosen]
+    if chosen is not None and not names:
+        # Azimuth and elevation as ``check_camera`` reads them.
+        angles = (chosen.azimuth, chosen.elevation)
+        names = [",".join(np.format_float_positional(angle, trim="-") for angle in angles)]
+    return names[0], {**NAMED, names[0]: chosen}
 
 
 def best_camera(landscape: LandscapeData, metric: str, scale: Scale, frame: Frame) -> Camera:

@@ -32,10 +32,8 @@ _SLIDE = (10.0, 7.0)
 
 
 def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True, trim: bool = False) -> bool:
-    """Lays a figure out so that nothing leaves it or overlaps; False says that one of several pictures is too small.
-
-    A figure may ``grow`` until its pictures have room; ``trim`` takes away the height that a single one leaves empty.
-    """
+    """Lays a figure out so that nothing leaves it or overlaps; False says that one of several pictures is too small."""
+    # It may grow until its pictures have room, or be trimmed by the height that a single one leaves empty.
     # What is placed in pixels finds the axes in their final place then, where they stay for all cameras.
     several = grow and len(_mains(figure)) > 1
     for axis in _number_axes(figure) if several else ():

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 from .placement import HEAD, apart
 from .texts import plain, unit_of
@@ -126,12 +125,9 @@ def network_marks(landscape: LandscapeData) -> list[tuple[int, dict[str, Any]]]:
     found, origin = landscape.checkpoints, landscape.origin
     if found is None:
         return []
-    rows = [row for row in found.networks.tolist() if not (origin.name == found.name[row] and is_origin(found, row))]
+    at_origin = (found.x == 0) if found.y is None else (found.x == 0) & (found.y == 0)
+    rows = [row for row in found.networks.tolist() if not (at_origin[row] and found.name[row] == origin.name)]
     return [(row, {**NETWORK_STYLE, "marker": SHAPES[index % len(SHAPES)]}) for index, row in enumerate(rows)]
-
-
-def is_origin(found: CheckpointsData, row: int) -> bool:
-    return bool(found.x[row] == 0 and (found.y is None or found.y[row] == 0))
 
 
 def origin_label(landscape: LandscapeData) -> str:

@@ -38,11 +38,10 @@ def place_labels(
     frame: Float64[np.ndarray, " 4"],
     occupied: Float64[np.ndarray, "m 4"],
     gap: float,
-    clear: Float64[np.ndarray, "k 2"] | None = None,
+    clear: Float64[np.ndarray, "k 2"],
 ) -> dict[int, tuple[float, float]]:
     """Returns the centres of labels that find room, by index, earlier in ``order`` first; all lengths in 1/72 inch."""
     boxes, rivals = np.array(occupied, np.float64).reshape(-1, 4), points[np.isfinite(points).all(axis=1)]
-    clear = along(points, step=1.5) if clear is None else clear
     placed: dict[int, tuple[float, float]] = {}
     for index in order:
         size, point = sizes[index], points[index]

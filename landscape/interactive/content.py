@@ -42,6 +42,8 @@ def landscape_content(
     """Returns a landscape as the page's JSON values; for arrays see ``_encoded``."""
     point, geometry = landscape.origin, landscape.geometry
     axes = landscape.x, np.zeros(1) if landscape.y is None else landscape.y
+    # The borders of the cells around the points; those of a single one leave room for its mark.
+    bounds = [edges(axis) if len(axis) > 1 else axis + np.array([-0.6, 0.6]) for axis in axes]
     return {
         "name": name,
         "title": title(landscape),
@@ -56,7 +58,7 @@ def landscape_content(
         "isLine": landscape.y is None,
         # Of a line, all y are 0.
         **{name: _encoded(axis) for name, axis in zip("xy", axes, strict=True)},
-        "bounds": [_encoded(_bounds(axis)) for axis in axes],
+        "bounds": [_encoded(each) for each in bounds],
         "metrics": _all_encoded(landscape.metrics),
         "names": {metric: _name(landscape, metric) for metric in landscape.metrics},
         "datasets": [texts.main_dataset(landscape) or "main data set", *other_datasets(landscape.metrics)],
@@ -164,11 +166,6 @@ def colours(name: str, first: float = 0.0, last: float = 1.0) -> list[tuple[floa
 
     colors = matplotlib.colormaps[name]
     return [(place, to_hex(colors(first + (last - first) * place))) for place in np.linspace(0, 1, 17).tolist()]
-
-
-def _bounds(axis: NDArray[Any]) -> NDArray[Any]:
-    """Returns the borders of the cells around an axis' points; that of a single one has room for its mark."""
-    return edges(axis) if len(axis) > 1 else axis + np.array([-0.6, 0.6])
 
 
 def _cover(status: NDArray[Any]) -> dict[str, str] | None:

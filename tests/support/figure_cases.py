@@ -27,16 +27,11 @@ def build(loss=None, *, rows=20, columns=30, points=12, **attributes):
     if loss is not None:
         loss = np.asarray(loss, np.float64)
         rows, columns = loss.shape
-    x, y = np.linspace(-2, 2.5, columns), np.linspace(-1, 1.2, rows)
     angle = np.linspace(9, 0, points)
-    path = CheckpointsData.empty(
-        range(3, 3 + points),
-        0.2 * angle * np.cos(angle),
-        0.1 * angle * np.sin(angle),
-        np.zeros(points),
-        angle,
-        final=np.arange(points) == points - 1,
-    )
+    x, y = np.linspace(-2, 2.5, columns), np.linspace(-1, 1.2, rows)
+    places = 0.2 * angle * np.cos(angle), 0.1 * angle * np.sin(angle)
+    final = np.arange(points) == points - 1
+    path = CheckpointsData.empty(range(3, 3 + points), *places, np.zeros(points), angle, final=final)
     path.projected["loss"][:] = loss_at(path.x, path.y)
     path.status[:] = path.projected_status[:] = PointStatus.MEASURED
     data = LandscapeData.empty(
@@ -130,14 +125,35 @@ def shape_of(places):
     return centred / np.linalg.norm(centred)
 
 
+def heights(kind, threshold, values):
+    """Returns heights by the definition of the scales."""
+    values = np.asarray(values, float)
+    if kind == "symlog":
+        sizes = np.abs(values) / threshold
+        return np.sign(values) * np.where(sizes < 1, sizes, 1 + np.log10(np.maximum(sizes, 1)))
+    return np.log10(values) if kind == "log" else values
+
+
 def drawn_values(ax):
     """Returns what shows a plane's values, whose norm is that of the colour bar: cells or filled contours."""
     return next(item for item in ax.collections if isinstance(item, QuadMesh) or getattr(item, "filled", False))
 
 
+def colour_ends(axes):
+    """Returns the smallest and the largest value with a colour of its own, of each picture."""
+    norms = [drawn_values(ax).norm for ax in axes]
+    return [(norm.vmin, norm.vmax) for norm in norms]
+
+
 def contour_lines(ax):
     (lines,) = [item for item in ax.collections if isinstance(item, QuadContourSet) and not item.filled]
     return lines
+
+
+def corners_of(cells):
+    """Returns the corners of a surface's cells, shape (n, 4, 3)."""
+    # Before matplotlib 3.11 only the corners of all cells together.
+    return np.asarray(cells._faces if hasattr(cells, "_faces") else cells._vec[:3].T).reshape(-1, 4, 3)
 
 
 def texts(ax):

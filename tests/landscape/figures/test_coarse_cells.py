@@ -1,11 +1,10 @@
 """Pictures of unfinished landscapes: coarse cells look like what they are, and change no number."""
 
 import copy
-import io
 
 import numpy as np
 import pytest
-from figure_cases import begun, build, build_line, contour_lines, legend_texts, texts
+from figure_cases import begun, build, build_line, contour_lines, corners_of, draw, legend_texts, texts
 from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import to_rgb
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
@@ -41,7 +40,12 @@ def meshes(ax):
 )
 def test_exact_cells_keep_their_colours_and_coarse_ones_are_washed_out_and_hatched(function, theme, page):
     data = plane()
+    before = copy.deepcopy(data)
     ax = function(data, theme=theme)
+    draw(ax)
+    # Coarse values are for looking at alone.
+    np.testing.assert_array_equal(data.loss, before.loss)
+    np.testing.assert_array_equal(data.status, before.status)
     (exact, measured), (coarse, shown) = meshes(ax)
     np.testing.assert_array_equal(measured, data.status == PointStatus.MEASURED)
     points = covering_points(data.status)
@@ -51,8 +55,7 @@ def test_exact_cells_keep_their_colours_and_coarse_ones_are_washed_out_and_hatch
     # No coarse cell can be taken for an exact one: none of the colour map's colours is among them.
     apart = np.abs(coarse[shown][:, None, :3] - ax.collections[0].cmap(np.arange(256))[None, :, :3]).max(axis=2).min()
     assert apart > 0.04
-    hatched = [patch for patch in ax.patches if patch.get_hatch() and patch.get_hatch().startswith("\\")]
-    (patch,) = hatched
+    (patch,) = [patch for patch in ax.patches if patch.get_hatch() and patch.get_hatch().startswith("\\")]
     places = np.stack(np.meshgrid(data.x, data.y), axis=-1)[5:-5:6, 5:-5:6].reshape(-1, 2)
     path = patch.get_path().transformed(patch.get_transform())
     inside = [bool(path.contains_point(centre)) for centre in ax.transData.transform(places)]
@@ -105,11 +108,6 @@ def test_lines_on_the_bare_page_have_coarse_colours_and_a_bar():
     assert any(axes.get_ylabel().startswith("loss") for axes in ax.figure.axes)
 
 
-def corners_of(cells):
-    # Before matplotlib 3.11 only the corners of all cells together.
-    return np.asarray(cells._faces if hasattr(cells, "_faces") else cells._vec[:3].T).reshape(-1, 4, 3)
-
-
 def test_a_surface_has_flat_washed_plateaus():
     data = plane()
     ax = figures.plot_surface(data, scale="linear", theme="light")
@@ -158,16 +156,6 @@ def test_multiples_share_one_entry():
 def test_a_difference_is_coarse_where_either_is_pending():
     _, shown = meshes(figures.plot_difference(plane(), plane(1600), scale="linear"))[1]
     assert shown.sum() == 1568
-
-
-@pytest.mark.slow
-def test_it_is_for_looking_at_alone():
-    data = plane()
-    before = copy.deepcopy(data)
-    for function in (figures.plot_contour, figures.plot_heatmap, figures.plot_surface):
-        figures.save_figure(function(data), io.BytesIO(), dpi=30)
-    np.testing.assert_array_equal(data.metrics["loss"], before.metrics["loss"])
-    np.testing.assert_array_equal(data.status, before.status)
 
 
 def test_rectangles_cover_each_cell_once():

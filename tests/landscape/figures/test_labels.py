@@ -15,26 +15,30 @@ NAMES = ["$", r"a_$b_{c$", r"$\frac$", "$$", r"\$x$", "a\nb\0c", "\ud800", "%s {
 
 
 class TestLabelsOfAxes:
-    def test_principal_directions_say_what_they_explain(self):
-        ax = plot_contour(build())
-        assert ax.get_xlabel() == "distance along the first principal direction (explained variance 63.2 %)"
-        assert ax.get_ylabel().replace("\n", " ").endswith("second principal direction (explained variance 21.4 %)")
-        ax = plot_contour(build(), aspect="fill")
-        assert ax.get_xlabel().replace("\n", " ") == "first principal direction (explained variance 63.2 %)"
-        assert ax.get_title() == "LeNet, epochs 3 to 14\naxes stretched × 2.05 along y"
-
-    def test_random_directions_say_how_they_were_scaled(self):
-        ax = plot_contour(build(decomposition="random", normalization="filter"))
-        assert ax.get_xlabel() == "distance along random direction 1 (filter-normalized)"
-        assert ax.get_ylabel() == "distance along random direction 2\n(filter-normalized)"
-        ax = plot_contour(build(decomposition="random", normalization="none"))
-        assert ax.get_ylabel() == "distance along random direction 2"
-
-    def test_other_directions(self):
-        assert plot_contour(build(decomposition="points")).get_ylabel() == "distance towards point 2"
-        assert plot_contour(build(decomposition="custom")).get_xlabel() == "distance along direction 1"
+    @pytest.mark.parametrize(
+        ("attributes", "look", "across", "up"),
+        [
+            ({}, {}, "distance along the first {}63.2 %)", "distance along the second {}21.4 %)"),
+            ({}, {"aspect": "fill"}, "first {}63.2 %)", "second {}21.4 %)"),
+            (
+                {"normalization": "filter"},
+                {},
+                *(f"distance along random direction {at} (filter-normalized)" for at in "12"),
+            ),
+            ({"normalization": "none"}, {}, *(f"distance along random direction {at}" for at in "12")),
+            ({"decomposition": "points"}, {}, "distance towards point 1", "distance towards point 2"),
+            ({"decomposition": "custom"}, {}, "distance along direction 1", "distance along direction 2"),
+        ],
+    )
+    def test_of_each_kind_of_direction(self, attributes, look, across, up):
+        kind = {"decomposition": "random"} if "normalization" in attributes else {}
+        ax = plot_contour(build(**kind, **attributes), **look)
+        expected = [text.format("principal direction (explained variance ") for text in (across, up)]
+        assert [label.replace("\n", " ") for label in (ax.get_xlabel(), ax.get_ylabel())] == expected
 
     def test_titles(self):
+        stretched = plot_contour(build(), aspect="fill").get_title()
+        assert stretched == "LeNet, epochs 3 to 14\naxes stretched × 2.05 along y"
         assert title(build(points=0, intervals=[[7]], unit="step")) == "LeNet, step 7"
         assert plot_contour(build(title="mine")).get_title() == "mine"
         unit = "optimizer_step_after_warm_up"
@@ -70,7 +74,7 @@ class TestPlacement:
         random = np.random.default_rng(0)
         points, sizes = random.uniform(0, 300, (40, 2)), np.full((40, 2), 12.0)
         frame, taken = np.array([0.0, 0, 300, 300]), np.array([[100.0, 100, 200, 200]])
-        placed = place_labels(points, sizes, range(40), frame, taken, gap=4.0)
+        placed = place_labels(points, sizes, range(40), frame, taken, gap=4.0, clear=points)
         assert placed
         boxes = np.array([[x - 6, y - 6, x + 6, y + 6] for x, y in placed.values()])
         assert (boxes >= 0).all()

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from figure_cases import build, corners, line, shape_of
+from figure_cases import build, corners, corners_of, line, shape_of
 from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
-from landscape.drawing.camera import CAMERAS, Camera, camera_name, check_camera, plotly_box
+from landscape.drawing.camera import CAMERAS, Camera, check_camera, offered_cameras, plotly_box
 from landscape.figures import plot_multiples, plot_surface
 from landscape.interactive import notebook_figure
 
@@ -23,7 +23,7 @@ class TestSurface:
         data = build(loss, points=0)
         ax = plot_surface(data)
         cells = next(item for item in ax.collections if isinstance(item, Poly3DCollection))
-        flat = np.asarray(cells._faces if hasattr(cells, "_faces") else cells._vec[:3].T).reshape(-1, 3)
+        flat = corners_of(cells).reshape(-1, 3)
         grid = {(x, y): loss[j, i] for j, y in enumerate(data.y) for i, x in enumerate(data.x)}
         assert len(flat) == 4 * 6
         for x, y, height in flat:
@@ -74,7 +74,8 @@ class TestSurface:
 )
 def test_what_a_camera_may_be(given, expected):
     assert check_camera(given) == expected
-    assert check_camera(camera_name(expected)) == expected
+    name, offered = offered_cameras(given)
+    assert check_camera(name) == offered[name] == expected
 
 
 @pytest.mark.parametrize(
