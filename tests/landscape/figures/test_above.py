@@ -10,7 +10,7 @@ from matplotlib.patches import PathPatch
 
 from landscape.drawing.missing import edges
 from landscape.drawing.placement import overlaps
-from landscape.figures import plot_contour, plot_contour_lines, plot_heatmap, plot_surface
+from landscape.figures import plot_contour, plot_contour_lines, plot_heatmap, plot_profile, plot_surface
 from landscape.landscape import Landscape
 from landscape.record.checks import PointStatus
 
@@ -232,8 +232,9 @@ def test_clipping_is_in_the_bar(plot):
     assert (drawn.norm.vmin, drawn.norm.vmax) == (0.1, 5)
 
 
-@pytest.mark.parametrize("plot", [plot_contour, plot_contour_lines, plot_heatmap, plot_surface])
+@pytest.mark.parametrize("plot", [plot_contour, plot_contour_lines, plot_heatmap, plot_surface, plot_profile])
 def test_a_line_is_no_plane(plot):
-    text = f"{plot.__name__} needs a plane, but the landscape is a line; use plot_profile"
+    needs, found, other = ("plane", "line", "profile") if plot is not plot_profile else ("line", "plane", "contour")
+    text = f"{plot.__name__} needs a {needs}, but the landscape is a {found}; use plot_{other}"
     with pytest.raises(ValueError, match=text):
-        plot(build_line([1, 2]))
+        plot(build_line([1, 2]) if found == "line" else build())

@@ -87,7 +87,7 @@ def test_distances_and_eigenvalues_have_their_unit_in_every_style(style):
 
 
 def test_options_that_are_wrong():
-    with pytest.raises(TypeError, match="plot_comparison has no argument 'colormap'"):
-        plot_comparison(comparison(), colormap="viridis")
-    with pytest.raises(TypeError, match="networks must be"):
-        plot_comparison(comparison(), networks=1)
+    wrong = {"colormap": "plot_comparison has no argument 'colormap'", "networks": "networks must be"}
+    for option, text in wrong.items():
+        with pytest.raises(TypeError, match=text):
+            plot_comparison(comparison(), **{option: 1})

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from data_sets import with_test_set
-from figure_cases import build, build_line, draw, drawn_values, legend_texts, line
+from figure_cases import build, build_line, colour_ends, draw, drawn_values, legend_texts, line
 from matplotlib.contour import QuadContourSet
 
 from landscape.drawing.path import TIME_BAR
@@ -30,9 +30,7 @@ class TestSideBySide:
         data = both()
         axes = Landscape(data).plot_multiples(["loss", "loss@test"], kind)
         everything = np.concatenate([data.metrics[name].ravel() for name in ("loss", "loss@test")])
-        assert {(drawn_values(ax).norm.vmin, drawn_values(ax).norm.vmax) for ax in axes} == {
-            (everything.min(), everything.max())
-        }
+        assert colour_ends(axes) == [(everything.min(), everything.max())] * 2
         assert [ax.get_title() for ax in axes] == ["loss on train", "loss on test"]
         assert axes[0].figure.get_suptitle() == "LeNet, epochs 3 to 14"
         assert bars(axes) == ["loss (log scale)"]
@@ -43,8 +41,8 @@ class TestSideBySide:
     def test_other_quantities_have_a_scale_each_and_the_picture_says_so(self):
         data = both()
         axes = plot_multiples(data, metrics=["loss", "loss@test", "accuracy", "accuracy@test"])
-        ends = [(drawn_values(ax).norm.vmin, drawn_values(ax).norm.vmax) for ax in axes]
-        assert ends[0] == ends[1] != ends[2] == ends[3]
+        first, second, third, fourth = colour_ends(axes)
+        assert first == second != third == fourth
         assert bars(axes) == ["loss (log scale)", "loss (log scale)", "accuracy", "accuracy"]
         assert "a scale each for loss and accuracy" in legend_texts(axes[0])
 

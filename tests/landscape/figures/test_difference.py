@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 import pytest
 from data_sets import with_test_set
-from figure_cases import build, build_line, contour_lines, draw, drawn_values, legend_texts, line
+from figure_cases import build, build_line, colour_ends, contour_lines, draw, drawn_values, legend_texts, line
 from matplotlib.patches import PathPatch
 
 from landscape.figures import plot_difference, plot_uncertainty
@@ -68,7 +68,7 @@ class TestDifference:
 
     def test_clipping_is_symmetric_and_said(self):
         ax = plot_difference(*pair(tilted), clip=1.5)
-        assert (drawn_values(ax).norm.vmin, drawn_values(ax).norm.vmax) == (-1.5, 1.5)
+        assert colour_ends([ax]) == [(-1.5, 1.5)]
         assert ax.figure.axes[1].get_ylabel() == "difference of loss (clipped above 1.5)"
 
     def test_what_either_lacks_is_shown_as_missing(self):
@@ -84,15 +84,18 @@ class TestDifference:
         assert "coarse: value of the nearest measured point (2)" in legend_texts(ax)
         draw(ax)
 
-    def test_equal_landscapes_are_flat(self):
-        ax = plot_difference(*pair(lambda data: None))
-        assert "flat: difference of loss is 0 at all 600 finite points" in {text.get_text() for text in ax.texts}
+    @pytest.mark.parametrize(
+        ("loss", "text"),
+        [
+            (None, "flat: difference of loss is 0 at all 600 finite points"),
+            (np.full((4, 5), np.inf), "no finite value of difference of loss"),
+        ],
+        ids=["equal", "infinities of one sign"],
+    )
+    def test_where_there_is_no_difference_the_picture_says_so(self, loss, text):
+        ax = plot_difference(build(loss), build(loss))
+        assert text in {text.get_text() for text in ax.texts}
         draw(ax)
-
-    def test_infinities_of_one_sign_have_no_difference(self):
-        infinite = Landscape(build(np.full((4, 5), np.inf)))
-        ax = plot_difference(infinite, infinite)
-        assert "no finite value of difference of loss" in {text.get_text() for text in ax.texts}
 
     def test_joint_status(self):
         names = ("MEASURED", "INTERPOLATED", "PENDING", "FAILED")
@@ -128,6 +131,9 @@ class TestWrongArguments:
             ((data, "loss"), {}, TypeError, "minus must be the name of a metric"),
             (of_one, {"metric": "loss"}, ValueError, "metric must be left out where two metrics are subtracted"),
             ((data, data, "loss"), {}, TypeError, "minus must be left out where two landscapes are given"),
+            (both, {"significance": -1}, ValueError, "^significance must be"),
+            (both, {"significance": float("nan")}, ValueError, "^significance must be"),
+            (both, {"significance": "two"}, TypeError, "^significance must be"),
         ):
             with pytest.raises(error, match=match):
                 plot_difference(*given, **look)
@@ -167,8 +173,9 @@ def shifted(data, by):
     return other
 
 
-def with_samples(data, noise, seed):
+def with_samples(stderr=0.1, noise=0.01, seed=1):
     """Keeps losses of samples that differ much from each other and little between landscapes."""
+    data = with_errors(stderr)
     hardness, random = np.random.default_rng(0).gamma(1.0, size=50), np.random.default_rng(seed)
     kept = KeptLosses("main", data.shape, 50)
     for flat in range(data.loss.size):
@@ -190,20 +197,24 @@ def hatched(ax):
 
 class TestErrors:
     def test_of_the_same_samples_the_error_is_that_of_each_samples_own_difference(self):
-        first = with_samples(with_errors(), 0.01, 1)
-        second = with_samples(with_errors(), 0.01, 2)
+        first, second = with_samples(), with_samples(seed=2)
         found = difference_errors(first, second, LOSS)
         assert found.pairing == PAIRED
         gaps = first.kept_samples["main"].losses().astype(float) - second.kept_samples["main"].losses()
         np.testing.assert_allclose(found.stderr, gaps.std(axis=-1, ddof=1) / np.sqrt(50), rtol=1e-6)
         assert found.stderr.max() < 0.01
 
-    def test_of_other_samples_the_errors_add_up_as_of_independent_ones(self):
-        first, second = with_samples(with_errors(0.3), 0.01, 1), with_samples(with_errors(0.4), 0.01, 2)
+    def test_of_other_samples_or_two_data_sets_the_errors_add_up_as_of_independent_ones(self):
+        first, second = with_samples(0.3), with_samples(0.4, seed=2)
         second.attributes["identity"]["samples"]["sha256"] = "b" * 64
-        found = difference_errors(first, second, LOSS)
-        assert found.pairing == UNPAIRED
-        np.testing.assert_allclose(found.stderr, 0.5)
+        both = with_samples(0.3)
+        both.metrics["loss@test"], both.metrics["loss_stderr@test"] = both.loss + 1, np.full(both.shape, 0.4)
+        for found in (
+            difference_errors(first, second, LOSS),
+            difference_errors(both, both, ("loss@test", "loss")),
+        ):
+            assert found.pairing == UNPAIRED
+            np.testing.assert_allclose(found.stderr, 0.5)
 
     def test_interpolation_counts_beside_the_samples(self):
         first, second = with_errors(), with_errors()
@@ -213,7 +224,7 @@ class TestErrors:
         assert not found.within(np.full(first.shape, 0.49), 2.0).any()
 
     def test_a_point_that_only_one_measured_is_not_known(self):
-        first, second = with_samples(with_errors(), 0.01, 1), with_samples(with_errors(), 0.01, 2)
+        first, second = with_samples(), with_samples(seed=2)
         lacking = KeptLosses("main", second.shape, 50)
         lacking.store(3, second.kept_samples["main"].at(0, 3))
         second.kept_samples["main"] = lacking
@@ -221,7 +232,7 @@ class TestErrors:
         assert np.isfinite(found.stderr).sum() == 1
 
     def test_what_is_interpolated_has_no_losses_of_samples_and_its_errors_add_up(self):
-        first, second = with_samples(with_errors(0.3), 0.01, 1), with_samples(with_errors(0.4), 0.01, 2)
+        first, second = with_samples(0.3), with_samples(0.4, seed=2)
         lacking = KeptLosses("main", second.shape, 50)
         lacking.take(second.kept_samples["main"], range(8, second.loss.size))
         second.kept_samples["main"], second.status[0] = lacking, PointStatus.INTERPOLATED
@@ -237,13 +248,6 @@ class TestErrors:
         assert difference_errors(build(), build(), LOSS) is None
         assert difference_errors(with_errors(), with_errors(), ("accuracy", "accuracy")) is None
 
-    def test_two_data_sets_of_one_landscape_are_independent(self):
-        data = with_samples(with_errors(0.3), 0.01, 1)
-        data.metrics["loss@test"], data.metrics["loss_stderr@test"] = data.loss + 1, np.full(data.shape, 0.4)
-        found = difference_errors(data, data, ("loss@test", "loss"))
-        assert found.pairing == UNPAIRED
-        np.testing.assert_allclose(found.stderr, 0.5)
-
 
 class TestMask:
     def test_what_may_be_chance_is_hatched_and_counted(self):
@@ -257,19 +261,16 @@ class TestMask:
         first = with_errors(0.1)
         second = shifted(first, 0.4)
         assert not hatched(plot_difference(first, second, significance=2))
-        assert len(hatched(plot_difference(first, second, significance=3))) == 1
+        through_the_method = Landscape(first).plot_difference(Landscape(second), significance=3.0)
+        assert len(hatched(through_the_method)) == 1
+        assert chance_text(through_the_method).startswith("within 3 standard errors")
+        # None hatches nothing, not even what is equal.
+        partly_equal = shifted(first, np.where(np.arange(8) < 3, 0.0, 0.4))
         for nothing in (None, 0):
-            without = plot_difference(first, shifted(first, 0.0), significance=nothing)
+            without = plot_difference(first, partly_equal, significance=nothing)
             assert not hatched(without)
             assert not any("standard errors" in text for text in legend_texts(without))
-
-    def test_no_standard_error_hatches_nothing_not_even_what_is_equal(self):
-        first = with_errors(0.1)
-        second = shifted(first, np.where(np.arange(8) < 3, 0.0, 0.4))
-        ax = plot_difference(first, second, significance=0)
-        assert not hatched(ax)
-        assert not any("standard errors" in text for text in legend_texts(ax))
-        assert "hatched" not in Landscape(first).caption_difference(second, significance=0).text.lower()
+        assert "hatched" not in Landscape(first).caption_difference(partly_equal, significance=0).text.lower()
 
     def test_interpolated_points_without_an_error_are_hatched_and_said(self):
         data = with_errors(0.001)
@@ -288,16 +289,6 @@ class TestMask:
         first.status[0] = PointStatus.FAILED
         first.metrics["loss"][0] = np.nan
         assert chance_text(plot_difference(first, shifted(first, 0.1))).endswith("40 of 40 points")
-
-    def test_a_method_of_a_landscape_does_the_same(self):
-        first = with_errors(0.1)
-        ax = Landscape(first).plot_difference(Landscape(shifted(first, 0.4)), significance=3.0)
-        assert chance_text(ax).startswith("within 3 standard errors")
-
-    @pytest.mark.parametrize("wrong", [-1, float("nan"), "two"])
-    def test_a_wrong_number_is_named(self, wrong):
-        with pytest.raises((TypeError, ValueError), match=r"^significance must be"):
-            plot_difference(with_errors(), with_errors(), significance=wrong)
 
 
 class TestMaps:
@@ -351,14 +342,14 @@ class TestMaps:
         (said,) = [text for text in legend_texts(plot_uncertainty(data)[0]) if "checkpoints marked" in text]
         assert said.endswith("of 12 checkpoints marked")
 
-    def test_without_any_error_the_text_says_where_errors_come_from(self):
-        with pytest.raises(ValueError, match=r"^no error of 'accuracy' is known: the loss has a standard error where"):
-            plot_uncertainty(with_errors(), metric="accuracy")
-
-    def test_a_title_is_refused_in_the_name_of_this_picture(self):
-        with pytest.raises(ValueError, match=r"^title must be left out for plot_uncertainty, whose maps"):
-            plot_uncertainty(with_errors(), title="mine")
-
-    def test_a_line_has_a_band(self):
-        with pytest.raises(ValueError, match=r"^plot_uncertainty needs a plane, but the landscape is a line"):
-            plot_uncertainty(build_line([1.0, 2.0, 3.0]))
+    @pytest.mark.parametrize(
+        ("data", "look", "text"),
+        [
+            (with_errors(), {"metric": "accuracy"}, "^no error of 'accuracy' is known: the loss has a standard error"),
+            (with_errors(), {"title": "mine"}, "^title must be left out for plot_uncertainty, whose maps"),
+            (build_line([1.0, 2.0]), {}, "^plot_uncertainty needs a plane, but the landscape is a line"),
+        ],
+    )
+    def test_what_has_no_maps(self, data, look, text):
+        with pytest.raises(ValueError, match=text):
+            plot_uncertainty(data, **look)

@@ -12,7 +12,6 @@ from scipy import ndimage
 
 from landscape import figures
 from landscape.grid.data import PlaneGeometry
-from landscape.landscape import Landscape
 
 LEVELS = {"scale": "linear", "levels": [1.5, 3.0]}
 PLANES = [(0.0, (12.0, 5.0)), (-0.7, (12.0, 5.0)), (0.7, (12.0, 5.0)), (-0.7, (3.0, 3.0)), (0.35, (2.0, 9.0))]
@@ -55,28 +54,20 @@ class TestFlatPictures:
         width, height = figures.plot_contour(data).get_window_extent().size
         assert 1 <= width / height <= 6
 
-    def test_a_square_plane_needs_no_note(self):
-        ax = figures.plot_contour(isotropic_plane(0.0, (3.0, 3.0)), aspect="fill")
-        assert "stretched" not in ax.get_title()
-        assert "sheared" not in ax.get_title()
-
     def test_an_angle_that_is_nearly_right_is_not_called_right(self):
         label = figures.plot_contour(isotropic_plane(-0.00467, (3.0, 3.0))).get_ylabel()
         assert " ".join(label.split()) == "distance at a right angle to it (cosine of the directions -0.005)"
 
-    @pytest.mark.slow
-    def test_on_axes_of_the_user_and_side_by_side(self):
-        plane = Landscape(isotropic_plane(0.5, (12.0, 5.0)))
-        ax = Figure(figsize=(9, 3)).add_subplot()
-        assert drawn_ratio(figures.plot_contour(plane, ax, **LEVELS)) == pytest.approx(1, abs=0.02)
-        for ax in figures.plot_multiples([plane, isotropic_plane(0.0, (4.0, 9.0))], **LEVELS):
-            assert drawn_ratio(ax) == pytest.approx(1, abs=0.02)
-
-    def test_a_difference_too(self):
-        data, flat = (isotropic_plane(-0.6, (7.0, 5.0)) for _ in range(2))
+    def test_on_axes_of_the_user_side_by_side_and_as_a_difference(self):
+        plane, flat = (isotropic_plane(0.5, (12.0, 5.0)) for _ in range(2))
         flat.metrics["loss"][:] = 0
-        ax = figures.plot_difference(data, flat, **LEVELS)
-        assert drawn_ratio(ax) == pytest.approx(1, abs=0.02)
+        ax = Figure(figsize=(9, 3)).add_subplot()
+        for drawn in (
+            figures.plot_contour(plane, ax, **LEVELS),
+            *figures.plot_multiples([plane, isotropic_plane(0.0, (4.0, 9.0))], **LEVELS),
+            figures.plot_difference(plane, flat, **LEVELS),
+        ):
+            assert drawn_ratio(drawn) == pytest.approx(1, abs=0.02)
 
     def test_axes_are_distances_in_weight_space(self):
         ax = figures.plot_contour(isotropic_plane(0.0, (12.0, 5.0)))
@@ -104,18 +95,25 @@ class TestFlatPictures:
         lowest = bottom[np.isclose(bottom[:, 1], bottom[:, 1].min())]
         assert (lowest[:, 0].min(), lowest[:, 0].max()) == pytest.approx(tuple(ends[0]))
 
-    def test_a_strip_fills_the_square_and_says_so(self):
-        ax = figures.plot_contour(isotropic_plane(0.0, (60.0, 5.0)))
-        assert "axes stretched × 12 along y" in ax.get_title()
-        assert "stretched" not in figures.plot_contour(isotropic_plane(0.0, (29.0, 5.0))).get_title()
-
-    def test_unknown_lengths_are_said(self):
-        data = isotropic_plane(0.0, (1.0, 1.0))
-        data.directions.norms[:] = np.nan
-        assert "not to scale: lengths of the directions unknown" in figures.plot_contour(data).get_title()
-        data = build()
-        data.directions.cosine = None
-        assert "not to scale" in figures.plot_surface(data).get_title()
+    @pytest.mark.parametrize(
+        ("norms", "cosine", "aspect", "said"),
+        [
+            ((3.0, 3.0), 0.0, "fill", []),
+            ((29.0, 5.0), 0.0, "equal", []),
+            # A strip fills the square.
+            ((60.0, 5.0), 0.0, "equal", ["axes stretched × 12 along y"]),
+            ((np.nan, np.nan), 0.0, "equal", ["not to scale: lengths of the directions unknown"]),
+            ((1.0, 1.0), None, "equal", ["not to scale: lengths of the directions unknown"]),
+        ],
+    )
+    def test_what_is_not_to_scale_is_said(self, norms, cosine, aspect, said):
+        data = build(points=0, network=None)
+        data.directions.norms[:], data.directions.cosine = norms, cosine
+        # The plane itself is 4.5 by 2.2.
+        data.y *= np.ptp(data.x) / np.ptp(data.y)
+        for plot in (figures.plot_contour, figures.plot_surface):
+            title = plot(data, aspect=aspect).get_title()
+            assert title.split("\n") == ["loss landscape", *said]
 
 
 class TestSurfaces:

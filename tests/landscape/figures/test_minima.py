@@ -72,16 +72,13 @@ class TestMarks:
         assert ax.get_ylabel() == "loss (log scale, 0 drawn as 1)"
         assert line(ax, "4 minima").get_ydata().tolist() == [1, 1, 1.5, 2]
 
-    def test_a_number_says_which_count(self):
-        ax = figures.plot_profile(build_line(VALUES), topology=2)
-        assert len(line(ax, "3 minima").get_xdata()) == 3
-        assert f"3 minima {TRUTH}\n1 more is not deeper than 2" in legend_texts(ax)
-
-    def test_it_says_what_hides_the_others(self):
+    @pytest.mark.parametrize(("wanted", "than"), [(2, "2"), (True, "twice the standard error")])
+    def test_it_says_what_hides_the_others(self, wanted, than):
         data = build_line(VALUES)
         data.metrics["loss_stderr"][:] = 0.6
-        ax = figures.plot_profile(data, topology=True)
-        assert f"3 minima {TRUTH}\n1 more is not deeper than twice the standard error" in legend_texts(ax)
+        ax = figures.plot_profile(data, topology=wanted)
+        assert len(line(ax, "3 minima").get_xdata()) == 3
+        assert f"3 minima {TRUTH}\n1 more is not deeper than {than}" in legend_texts(ax)
 
     def test_numbers_on_contour_lines_keep_clear(self):
         ax = figures.plot_contour(wells(), topology=True)
@@ -244,28 +241,25 @@ class TestBoth:
         assert "accuracy" in ax.get_ylabel()
         assert any(text.startswith("3 minima") for text in legend_texts(ax))
 
-    def test_nothing_to_draw(self, plot):
-        with pytest.raises(ValueError, match="needs a landscape with a finite value of loss, but this one has none"):
-            plot(build_line([math.nan, math.inf]))
+    @pytest.mark.parametrize(
+        ("values", "options", "error", "text"),
+        [
+            (VALUES, {"color": "red"}, TypeError, "has no argument 'color'"),
+            (VALUES, {"persistence": -1}, ValueError, "persistence must be a finite number of at least 0"),
+            (VALUES, {"metric": "acc"}, KeyError, "the landscape has no metric 'acc'"),
+            ([math.nan, math.inf], {}, ValueError, "a landscape with a finite value of loss, but this one has none"),
+        ],
+    )
+    def test_wrong_arguments(self, plot, values, options, error, text):
+        with pytest.raises(error, match=text):
+            plot(Landscape(build_line(values)), **options)
 
-    def test_wrong_arguments(self, plot):
-        landscape = Landscape(build_line(VALUES))
-        with pytest.raises(TypeError, match="has no argument 'color'"):
-            plot(landscape, color="red")
-        with pytest.raises(ValueError, match="persistence must be a finite number of at least 0"):
-            plot(landscape, persistence=-1)
-        with pytest.raises(KeyError, match="the landscape has no metric 'acc'"):
-            plot(landscape, metric="acc")
 
-
-class TestFlat:
-    """A flat surface has no lowest place: no mark, no letter, and the picture says that it is flat."""
-
-    @pytest.mark.parametrize("plot", [figures.plot_merge_tree, figures.plot_persistence, figures.plot_contour])
-    def test_no_minimum_is_marked(self, plot):
-        data = build(np.full((3, 5), 3.0), points=0)
-        ax = plot(data, **({"topology": True} if plot is figures.plot_contour else {}))
-        assert "flat: loss is 3 at all 15 finite points" in [text.get_text() for text in ax.texts]
-        assert not letters(ax)
-        assert not any("minim" in text for text in legend_texts(ax))
-        draw(ax)
+@pytest.mark.parametrize("plot", [figures.plot_merge_tree, figures.plot_persistence, figures.plot_contour])
+def test_a_flat_surface_has_no_lowest_place_to_mark_and_the_picture_says_that_it_is_flat(plot):
+    data = build(np.full((3, 5), 3.0), points=0)
+    ax = plot(data, **({"topology": True} if plot is figures.plot_contour else {}))
+    assert "flat: loss is 3 at all 15 finite points" in [text.get_text() for text in ax.texts]
+    assert not letters(ax)
+    assert not any("minim" in text for text in legend_texts(ax))
+    draw(ax)

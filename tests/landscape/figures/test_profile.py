@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from figure_cases import build, build_line, draw, legend_texts, line
+from figure_cases import build_line, draw, legend_texts, line
 
 from landscape.figures import plot_profile
 from landscape.grid.checkpoints import CheckpointsData
@@ -50,10 +50,6 @@ class TestProfile:
         assert high > 8
         assert plot_profile(data, trajectory=False).texts[:] == []
 
-    def test_a_plane_is_sent_elsewhere(self):
-        with pytest.raises(ValueError, match="the landscape is a plane; use plot_contour"):
-            plot_profile(build())
-
     @pytest.mark.parametrize(
         "loss", [[1, 1, 1], [np.nan] * 3, [3], [np.inf, -np.inf], [1e-300, 1e300], [-5, 0, 1e6], [0, 0, 1e-9]]
     )
@@ -62,18 +58,15 @@ class TestProfile:
 
 
 class TestErrorBand:
-    @pytest.mark.parametrize("scale", ["auto", "linear"])
-    def test_the_axis_holds_the_band(self, scale):
+    def test_the_axis_holds_the_band_or_it_is_said_to_be_cut_off(self):
         data = build_line(0.05 + np.linspace(-1.2, 1, 21) ** 2)
-        data.metrics["loss_stderr"][:] = 0.4 * data.metrics["loss"]
-        ax = plot_profile(data, scale=scale)
-        bottom, top = ax.get_ylim()
-        assert bottom <= (0.6 * data.loss).min()
-        assert top >= (1.4 * data.loss).max()
-        assert not any("cut off" in text for text in legend_texts(ax))
-
-    def test_what_is_cut_off_is_said(self):
-        data = build_line(0.05 + np.linspace(-1.2, 1, 21) ** 2)
+        data.metrics["loss_stderr"][:] = 0.4 * data.loss
+        for scale in ("auto", "linear"):
+            ax = plot_profile(data, scale=scale)
+            bottom, top = ax.get_ylim()
+            assert bottom <= (0.6 * data.loss).min()
+            assert top >= (1.4 * data.loss).max()
+            assert not any("cut off" in text for text in legend_texts(ax))
         data.metrics["loss_stderr"][:] = 0.1
         assert any("cut off below" in text for text in legend_texts(plot_profile(data, scale="log")))
         data.metrics["loss_stderr"][3] = 1e5

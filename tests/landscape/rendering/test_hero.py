@@ -187,33 +187,29 @@ class TestWords:
         assert hero(build(points=0), pixels=None, size=(3, 2), dpi=50).pixels.shape == (100, 150, 4)
 
 
-class TestErrors:
-    @pytest.mark.parametrize(
-        ("options", "expected"),
-        [
-            ({"pixels": (9000, 100)}, r"pixels must be \(width, height\), each a whole number from 64 to 8192"),
-            ({"pixels": (100, 10)}, r"pixels must be .* from 64 to 8192, but got \(100, 10\)"),
-            ({"size": (3, 2)}, "size must be left out where pixels are given"),
-            ({"pixels": None, "size": (40, 40), "dpi": 600}, "40 x 40 inches at 600 dots per inch are 24000 x 24000"),
-            ({"dpi": 3}, "dpi must be"),
-            ({"labels": True}, "labels must be False for a picture that is narrower than 600 pixels"),
-            ({"labels": True, "pixels": (800, 100)}, "there is no room for them"),
-            ({"background": "nocolour"}, "background must be one of matplotlib's colours"),
-            ({"interpolation": "cubic"}, "interpolation must be one of 'smooth', 'linear'"),
-            ({"style": "paper"}, "style must be left out for plot_hero"),
-            ({"topology": True}, "topology must be left out for plot_hero"),
-            ({"camera": "behind"}, "camera must be"),
-            ({"colormap": "nothing"}, "colormap must be"),
-            ({"scale": choose_scale(np.array([1.0, 9])), "levels": 5}, "scale is a Scale, which has its levels and"),
-        ],
-    )
-    def test_wrong_values(self, options, expected):
-        with pytest.raises(ValueError, match=expected):
-            hero(build(), **options)
+WRONG_VALUES = (
+    ({"pixels": (9000, 100)}, r"pixels must be \(width, height\), each a whole number from 64 to 8192"),
+    ({"pixels": (100, 10)}, r"pixels must be .* from 64 to 8192, but got \(100, 10\)"),
+    ({"size": (3, 2)}, "size must be left out where pixels are given"),
+    ({"pixels": None, "size": (40, 40), "dpi": 600}, "40 x 40 inches at 600 dots per inch are 24000 x 24000"),
+    ({"dpi": 3}, "dpi must be"),
+    ({"labels": True}, "labels must be False for a picture that is narrower than 600 pixels"),
+    ({"labels": True, "pixels": (800, 100)}, "there is no room for them"),
+    ({"background": "nocolour"}, "background must be one of matplotlib's colours"),
+    ({"interpolation": "cubic"}, "interpolation must be one of 'smooth', 'linear'"),
+    ({"style": "paper"}, "style must be left out for plot_hero"),
+    ({"topology": True}, "topology must be left out for plot_hero"),
+    ({"camera": "behind"}, "camera must be"),
+    ({"colormap": "nothing"}, "colormap must be"),
+    ({"scale": choose_scale(np.array([1.0, 9])), "levels": 5}, "scale is a Scale, which has its levels and"),
+)
 
+
+class TestErrors:
     @pytest.mark.parametrize(
         ("data", "options", "error", "expected"),
         [
+            *((build(), options, ValueError, expected) for options, expected in WRONG_VALUES),
             (build(), {"pixels": 640}, TypeError, r"pixels must be \(width, height\)"),
             (build(), {"pixels": (640.5, 480)}, TypeError, r"pixels\[0\] must be an int"),
             (build(), {"color": "red"}, TypeError, "plot_hero has no argument 'color'"),
@@ -222,7 +218,7 @@ class TestErrors:
             (begun(build(points=0), 0), {}, ValueError, "needs a finite value of 'loss', but the landscape has none"),
         ],
     )
-    def test_wrong_types_names_and_landscapes(self, data, options, error, expected):
+    def test_wrong_arguments(self, data, options, error, expected):
         with pytest.raises(error, match=expected):
             hero(data, **options)
 
@@ -245,16 +241,11 @@ def run(code, **environment):
     return found.stdout + found.stderr
 
 
-@pytest.mark.slow
-def test_without_pyvista_the_error_names_the_extra():
-    code = """
-sys.modules["vtkmodules"] = sys.modules["pyvista"] = None
-try:
-    landscape.plot_hero(pixels=(64, 64))
-except ImportError as error:
-    print(error)
-"""
-    assert "plot_hero needs pyvista: pip install 'summary-landscape[vtk]'" in run(code)
+def test_without_pyvista_the_error_names_the_extra(monkeypatch):
+    for name in ("pyvista", "vtkmodules"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"plot_hero needs pyvista: pip install 'summary-landscape\[vtk\]'"):
+        hero(build())
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
+import itertools
+
 import numpy as np
 import pytest
-from figure_cases import build, build_line, draw
+from figure_cases import build, build_line, draw, line
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.text import Text
@@ -61,11 +63,10 @@ class TestScale:
         assert (scale.heights(data.loss[:3]) == scale.forward(1e-3)).all()
 
     def test_a_zero_is_drawn_where_the_label_says_on_curves_too(self):
-        ax = plot_profile(Landscape(build_line([3.0, 0.1, 0.0, 0.02, 2.0])))
+        ax = plot_profile(build_line([3.0, 0.1, 0.0, 0.02, 2.0]))
         assert ax.get_ylabel() == "loss (log scale, 0 drawn as 0.02)"
         for name in ("loss", "measured points"):
-            (curve,) = [item for item in ax.get_lines() if item.get_label() == name]
-            assert curve.get_ydata().tolist() == [3.0, 0.1, 0.02, 0.02, 2.0]
+            assert line(ax, name).get_ydata().tolist() == [3.0, 0.1, 0.02, 0.02, 2.0]
 
     def test_all_pictures_draw_zeros_as_the_same_value(self):
         data = build()
@@ -76,15 +77,13 @@ class TestScale:
 
     def test_shares_are_linear_and_losses_of_the_same_values_are_not(self):
         values = np.geomspace(0.004, 0.98, 50)
-        for metric in ("accuracy", "top-5 accuracy", "F1"):
+        # A name that only begins like a loss is none.
+        for metric in ("accuracy", "top-5 accuracy", "F1", "loss2 % {0}", "normalized accuracy", "größe µ$x_1$"):
             assert choose_scale(values, metric=metric).kind == "linear"
             assert choose_scale(np.append(values, [0.0, 1.0, np.nan]), metric=metric).kind == "linear"
             assert choose_scale(values, "log", metric=metric).kind == "log"
         for metric in ("loss", "val_loss", "mse", "CrossEntropy", "top-1 error", "loss@test", "loss[3]", "RMSE"):
             assert choose_scale(values, metric=metric).kind == "log"
-        # A name that only begins like a loss is none.
-        for metric in ("loss2 % {0}", "normalized accuracy", "größe µ$x_1$"):
-            assert choose_scale(values, metric=metric).kind == "linear"
         assert choose_scale(values).kind == "log"
         # Beyond 1, or small numbers only, they are no shares.
         assert choose_scale(100 * values, metric="accuracy").kind == "log"
@@ -110,9 +109,8 @@ class TestScale:
         low, high = build(), build()
         high.metrics["loss"][...] += 1000
         assert joint_scale([low, high], clip=(1000, None)).low == 1000
-        above = joint_scale([low, high], clip=100)
+        above, below = (joint_scale([low, high], clip=clip) for clip in (100, (100, None)))
         assert (above.high, above.top, above.clipped_above) == (100, 100, True)
-        below = joint_scale([low, high], clip=(100, None))
         assert (below.low, below.bottom, below.clipped_below) == (100, 100, True)
         with pytest.raises(ValueError, match="clip must be a range that holds some of the values"):
             joint_scale([low, high], clip=(5000, None))
@@ -146,14 +144,13 @@ class TestScale:
                 assert {"0.2", "0.4", "0.6", "0.8"} <= set(written)
 
     def test_levels_are_round_inside_and_about_as_many_as_asked(self):
-        for low, high in ((0.03, 40), (1e-12, 1e9), (1, 2), (7.1, 7.2), (1e-300, 1e300), (3, 90)):
-            for count in (4, 8, 12, 24):
-                for kind in ("linear", "log"):
-                    levels = choose_scale(np.geomspace(low, high, 40), kind, count).levels
-                    assert (np.diff(levels) > 0).all()
-                    assert 1 <= len(levels) <= count + 3
-                    assert levels[0] >= low * (1 - 1e-12)
-                    assert levels[-1] <= high * (1 + 1e-12)
+        ends = ((0.03, 40), (1e-12, 1e9), (1, 2), (7.1, 7.2), (1e-300, 1e300), (3, 90))
+        for (low, high), count, kind in itertools.product(ends, (4, 8, 12, 24), ("linear", "log")):
+            levels = choose_scale(np.geomspace(low, high, 40), kind, count).levels
+            assert (np.diff(levels) > 0).all()
+            assert 1 <= len(levels) <= count + 3
+            assert levels[0] >= low * (1 - 1e-12)
+            assert levels[-1] <= high * (1 + 1e-12)
 
     @pytest.mark.parametrize("kind", ["linear", "log", "symlog"])
     def test_heights_and_values_are_inverse_and_keep_the_order(self, kind):
