@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -116,6 +116,27 @@ class Opened:
         return self.page.evaluate(
             "(name) => document.querySelector('.plot.map').layout.shapes.filter((shape) => shape.name === name)", name
         )
+
+    @staticmethod
+    def shape(name, card=0):
+        """Returns an expression for what is drawn on a map under a name, which is false while there is nothing."""
+        return f"document.querySelectorAll('.map')[{card}].layout.shapes.find((shape) => shape.name === '{name}')"
+
+    @staticmethod
+    def trace(plot, name):
+        """Returns an expression for a trace of the first plot of a kind."""
+        return f"document.querySelector('.{plot}').data.find((trace) => trace.name === '{name}')"
+
+    def pointed(self, x, y, text="", plot="map"):
+        """Points at a place of a plot; returns what stands beside the pointer, once that has a text in it."""
+        self.page.mouse.move(*self.pixel(x, y, plot))
+        tooltip = "document.querySelector('.tooltip')"
+        self.wait(f"!{tooltip}.hidden && {tooltip}.textContent.includes('{text}')")
+        return self.facts(".tooltip")
+
+    def reload(self):
+        self.page.reload()
+        self.page.wait_for_selector(".plot .main-svg", state="attached")
 
     def pixel(self, x, y, plot="map"):
         """Returns where a point of a plot lies in the window."""
@@ -361,9 +382,11 @@ def serving(page):
         server.shutdown()
 
 
-@pytest.fixture(name="serving", scope="session")
-def serving_fixture():
-    return serving
+@pytest.fixture(params=["file", "http"])
+def address_of(request):
+    """Gives a function that returns the address of a page, as a file or on a server."""
+    with ExitStack() as servers:
+        yield lambda page: page.as_uri() if request.param == "file" else servers.enter_context(serving(page))
 
 
 @pytest.fixture(scope="session")

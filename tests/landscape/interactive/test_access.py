@@ -52,15 +52,8 @@ def outer(page_path, example):
     return page
 
 
-@pytest.fixture
-def served(outer, serving):
-    with serving(outer) as address:
-        yield address
-
-
-@pytest.mark.parametrize("where", ["file", "http"])
-def test_inside_another_page(where, outer, request, open_address):
-    address = outer.as_uri() if where == "file" else request.getfixturevalue("served")
+def test_inside_another_page(outer, address_of, open_address):
+    address = address_of(outer)
     opened = open_address(address, ready="iframe")
     (frame,) = opened.page.frames[1:]
     frame.wait_for_selector(".plot.surface canvas", state="attached")

@@ -25,16 +25,13 @@ def unfinished(example):
 
 def only_nan(example):
     data = example()
-    data.metrics["loss"][:] = np.nan
-    data.origin.metrics["loss"] = np.nan
-    data.checkpoints.projected["loss"][:] = np.nan
+    data.metrics["loss"][:] = data.checkpoints.projected["loss"][:] = data.origin.metrics["loss"] = np.nan
     return data
 
 
 def constant(example):
     data = example(checkpoints=0)
-    data.metrics["loss"][:] = 2.5
-    data.origin.metrics["loss"] = 2.5
+    data.metrics["loss"][:] = data.origin.metrics["loss"] = 2.5
     return data
 
 
@@ -58,14 +55,9 @@ def both_signs(example):
     return data
 
 
+REASON = "grid/1,2: ValueError: <img src=x onerror=alert(1)>"
 CASES = {
-    unfinished: [
-        "Failed",
-        "grid/1,2: ValueError: <img src=x onerror=alert(1)>",
-        "measured point (26)",
-        "pending (39)",
-        "failed (1)",
-    ],
+    unfinished: ["Failed", REASON, "measured point (26)", "pending (39)", "failed (1)"],
     only_nan: ["There is no finite value of loss.", "not finite (117)"],
     constant: ["The surface is flat: loss is 2.5 at every finite point."],
     lambda example: example(rows=1, columns=1): ["1 × 1 points", "The surface is flat"],

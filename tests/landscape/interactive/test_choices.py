@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from data_sets import with_test_set
+from figure_cases import heights
 
 pytestmark = pytest.mark.slow
 AXES = "document.querySelector('.plot.profile')._fullLayout"
@@ -110,29 +111,22 @@ def test_a_curve_of_both_signs_is_logarithmic_around_zero(open_page, example):
     data.metrics["loss"][...] = 0.01 * np.sinh(5 * data.x)
     opened = open_page(data, webgl=False)
 
-    def heights(values):
-        """Returns heights by the definition of the scale, whose threshold is here the unit of the axis's labels."""
-        sizes = np.abs(values) / threshold
-        return np.sign(values) * np.where(sizes < 1, sizes, 1 + np.log10(np.maximum(sizes, 1)))
-
     axis = opened.page.evaluate(f"(({{title, tickvals, ticktext}}) => ({{title, tickvals, ticktext}}))({AXES}.yaxis)")
     assert axis["title"]["text"] == "loss (log scale around 0)"
-    labels = {
-        float(text.replace("\u2212", "-")): place
-        for text, place in zip(axis["ticktext"], axis["tickvals"], strict=True)
-        if text
-    }
-    threshold = next(abs(value) for value, place in labels.items() if abs(place) == 1)
+    places = zip(axis["ticktext"], axis["tickvals"], strict=True)
+    labels = {float(text.replace("\u2212", "-")): place for text, place in places if text}
+    # The threshold is the unit of the axis's labels.
+    kind = "symlog", next(abs(value) for value, place in labels.items() if abs(place) == 1)
     (drawn,) = opened.data("profile", "grid", "y")
-    np.testing.assert_allclose(drawn, heights(data.loss), rtol=1e-12)
+    np.testing.assert_allclose(drawn, heights(*kind, data.loss), rtol=1e-12)
     opened.fill("#low", "-1")
     opened.fill("#high", "2")
-    low, high = heights(np.array([-1.0, 2.0]))
+    low, high = heights(*kind, [-1.0, 2.0])
     assert ends(opened) == pytest.approx([low - 0.05 * (high - low), high + 0.05 * (high - low)])
     opened.page.locator(".plot.profile").focus()
     opened.page.keyboard.press("ArrowLeft")
     (x,), (y,) = opened.data("profile", "mark", "x", "y")
-    assert y == pytest.approx(heights(data.loss[data.x == x])[0])
+    assert y == pytest.approx(heights(*kind, data.loss[data.x == x])[0])
     opened.check()
 
 

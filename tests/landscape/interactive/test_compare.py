@@ -72,8 +72,8 @@ class TestSideBySide:
         two.page.keyboard.press("ArrowRight")
         two.wait("document.querySelectorAll('.readout .fact').length > 5")
         x, y = [float(two.facts(".card:nth-of-type(1) .readout")[name].replace("\u2212", "-")) for name in ("x", "y")]
-        mark = "document.querySelectorAll('.map')[1].layout.shapes.find((shape) => shape.name === 'mark')"
-        two.wait(f"{mark} !== undefined")
+        mark = two.shape("mark", card=1)
+        two.wait(mark)
         place = two.page.evaluate(f"[{mark}.xanchor, {mark}.yanchor]")
         assert place == pytest.approx([x, y], rel=1e-4)
         exact = RegularGridInterpolator((second.y, second.x), second.metrics["loss"])([[place[1], place[0]]])
@@ -84,7 +84,7 @@ class TestSideBySide:
         spoken = two.page.evaluate("[...document.querySelectorAll('.readout')].map((each) => each.ariaLive)")
         assert spoken == ["polite", "off"]
         two.page.uncheck("#linked")
-        two.wait(f"{mark} === undefined")
+        two.wait(f"!{mark}")
         two.page.keyboard.press("Tab")
         two.page.check("#linked")
         two.check()
@@ -111,12 +111,8 @@ class TestSideBySide:
         """Where directions are not at right angles, or not as long as each other, coordinates tell another one."""
         planes = [isotropic_plane(cosine, (3.0, 8.0), columns=41, rows=31) for cosine in (0.6, 0.0)]
         opened = open_page(*planes, webgl=False)
-        for text, value in (
-            ("x of the start", -0.8),
-            ("y of the start", 0.4),
-            ("x of the end", 0.6),
-            ("y of the end", 0.9),
-        ):
+        ends = {"x of the start": -0.8, "y of the start": 0.4, "x of the end": 0.6, "y of the end": 0.9}
+        for text, value in ends.items():
             opened.fill(f".overlay [aria-label='{text}']", str(value))
         # Of these planes the loss is the square of the distance, and so is least where that is.
         for position, values in curves(opened).values():
@@ -131,8 +127,7 @@ class TestSideBySide:
         )
         two.wait("/zoom.0=0%2C1%2C/.test(location.hash)")
         before = two.page.evaluate("location.hash")
-        two.page.reload()
-        two.page.wait_for_selector(".plot .main-svg", state="attached")
+        two.reload()
         assert two.page.input_value("#layout") == "rows"
         assert not two.page.is_checked("#linked")
         two.wait("document.querySelector('.map')._fullLayout.xaxis.range[1] === 1")
@@ -168,11 +163,8 @@ class TestPlayers:
         assert standing() == ["epoch 8", "epoch 62", "step 8"]
         sliders.nth(0).fill("2")
         assert standing() == ["epoch 5", "epoch 5", "step 8"]
-        opened.wait("document.querySelectorAll('.map')[1].layout.shapes.some((shape) => shape.name === 'walked')")
-        path = opened.page.evaluate(
-            "document.querySelectorAll('.map')[1].layout.shapes.find((shape) => shape.name === 'walked').path"
-        )
-        assert path.count("L") == 2
+        opened.wait(opened.shape("walked", card=1))
+        assert opened.page.evaluate(f"{opened.shape('walked', card=1)}.path").count("L") == 2
         spoken = opened.page.evaluate("[...document.querySelectorAll('.player output')].map((each) => each.ariaLive)")
         assert spoken[:2] == ["polite", "off"]
         # A shorter run waits at its end.
@@ -183,8 +175,7 @@ class TestPlayers:
         sliders.nth(0).fill("1")
         assert standing() == ["epoch 4", "epoch 43", "step 8"]
         opened.wait("/players=false/.test(location.hash) && /step.0=1&/.test(location.hash)")
-        opened.page.reload()
-        opened.page.wait_for_selector(".plot .main-svg", state="attached")
+        opened.reload()
         assert standing() == ["epoch 4", "epoch 43", "step 8"]
         opened.page.check("#players")
         assert standing() == ["epoch 4", "epoch 4", "step 8"]

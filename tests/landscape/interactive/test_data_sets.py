@@ -34,9 +34,7 @@ class TestPage:
         opened.choose("metric", "loss@test")
         np.testing.assert_array_equal(opened.drawn(), data.metrics["loss@test"])
         assert colour_title(opened) == "loss on test"
-        opened.page.mouse.move(*opened.pixel(data.x[3], data.y[2]))
-        opened.wait("!document.querySelector('.tooltip').hidden")
-        facts = opened.facts(".tooltip")
+        facts = opened.pointed(data.x[3], data.y[2])
         for name, text in (("loss", "loss on train"), ("loss@test", "loss on test")):
             value, error = map(float, facts[text].split(" ± "))
             assert value == pytest.approx(data.metrics[name][2, 3], rel=1e-5)
@@ -93,10 +91,8 @@ class TestPage:
             """Array.from(document.querySelectorAll(".overlay .plot, .card .plot.profile"),
                 (plot) => [plot._fullLayout.yaxis.title.text, plot._fullLayout.yaxis.range])"""
         )
-        assert [text for text, _ in ranges] == ["loss (log scale)"] + 2 * [
-            "loss on test (log scale)",
-            "loss on train (log scale)",
-        ]
+        both = ["loss on test (log scale)", "loss on train (log scale)"]
+        assert [text for text, _ in ranges] == ["loss (log scale)", *both, *both]
         assert len({tuple(ends) for _, ends in ranges}) == 1
         assert "run_1.h5: loss on test − loss on train" in opened.page.locator("#difference option").all_inner_texts()
         opened.choose("difference", "1 m0")
@@ -132,14 +128,13 @@ class TestNotebook:
 
         def press(label):
             index = labels.index(label)
-            layout = opened.page.evaluate(
-                f"press({index}).then(() => document.getElementById('plot').layout.coloraxis)"
-            )
+            after = "document.getElementById('plot').layout.coloraxis"
+            layout = opened.page.evaluate(f"press({index}).then(() => {after})")
             return np.array(opened.page.evaluate("shown()"), float), layout
 
         values, test = press("loss on test")
         np.testing.assert_allclose(values, np.log10(data.metrics["loss@test"]), rtol=1e-6, atol=1e-6)
-        assert test["colorbar"]["title"]["text"] == "loss (log scale)".replace("loss", "loss on test")
+        assert test["colorbar"]["title"]["text"] == "loss on test (log scale)"
         values, train = press("loss on train")
         np.testing.assert_allclose(values, np.log10(data.metrics["loss"]), rtol=1e-6, atol=1e-6)
         # Both data sets have the same colours for the same values.

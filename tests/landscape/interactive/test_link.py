@@ -26,13 +26,6 @@ def usual(page, open_for_all):
     return open_for_all(page, webgl=False)
 
 
-@pytest.fixture
-def served(folder, page, serving):
-    """The address of the same page on a server; the page itself asks for nothing else."""
-    with serving(folder / "shared.html") as address:
-        yield address
-
-
 def seen(opened):
     """Returns what a page shows."""
     return opened.page.evaluate(
@@ -53,14 +46,10 @@ def seen(opened):
 def change(opened):
     """Does all that a reader can do."""
     page = opened.page
-    page.select_option("#metric", "loss@test")
-    page.select_option("#beside", "loss")
-    page.select_option("#scale", "linear")
-    page.select_option("#colours", "Magma")
-    page.select_option("#map", "cells")
-    page.select_option("#aspect", "fill")
-    page.fill("#high", "7.5")
-    page.keyboard.press("Tab")
+    choices = {"metric": "loss@test", "beside": "loss", "scale": "linear", "colours": "Magma"}
+    for control, value in (choices | {"map": "cells", "aspect": "fill"}).items():
+        opened.choose(control, value)
+    opened.fill("#high", "7.5")
     page.uncheck("#shared")
     page.click("button.theme")
     page.click("text=Upwards >> visible=true")
@@ -86,14 +75,14 @@ def test_a_link_keeps_how_a_surface_is_turned(page, open_address):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["file", "http"])
-def test_a_copied_link_opens_the_same_view(where, page, request, open_address):
-    address = page if where == "file" else request.getfixturevalue("served")
+@pytest.mark.usefixtures("page")
+def test_a_copied_link_opens_the_same_view(folder, address_of, open_address):
+    address = address_of(folder / "shared.html")
     opened = open_address(address, permissions=["clipboard-read", "clipboard-write"], webgl=False)
     change(opened)
     opened.page.click("#link")
     opened.wait("document.querySelector('.said').textContent.startsWith('Copied.')")
-    assert ("opens this file on this computer" in opened.page.inner_text(".said")) == (where == "file")
+    assert ("opens this file on this computer" in opened.page.inner_text(".said")) == address.startswith("file:")
     link = opened.page.evaluate("navigator.clipboard.readText()")
     assert link.startswith(f"{address}#metric=loss%40test&beside=loss&scale=linear&high=7.5&colours=Magma")
     before = seen(opened)
@@ -116,8 +105,7 @@ def test_the_address_follows_the_view_and_a_reload_keeps_it(page, open_address):
     assert opened.page.url == page
     opened.choose("metric", "loss@test")
     opened.wait("location.hash === '#metric=loss%40test'")
-    opened.page.reload()
-    opened.page.wait_for_selector(".plot .main-svg", state="attached")
+    opened.reload()
     assert opened.page.input_value("#metric") == "loss@test"
     opened.choose("metric", "loss")
     opened.wait("location.hash === ''")
@@ -164,8 +152,7 @@ def test_which_files_are_shown(open_page, example):
     opened.page.click(".chip >> text=run_1.h5")
     opened.choose("difference", "2 0")
     opened.wait("location.hash.includes('shown=0%2C2') && location.hash.includes('difference=2+0')")
-    opened.page.reload()
-    opened.page.wait_for_selector(".plot .main-svg", state="attached")
+    opened.reload()
     assert opened.page.locator(".card").count() == 3
     assert opened.page.locator(".chip[aria-pressed=true]").all_inner_texts() == ["run_0.h5", "run_2.h5"]
     assert opened.page.locator(".card h2").first.inner_text() == "run_2.h5 − run_0.h5"

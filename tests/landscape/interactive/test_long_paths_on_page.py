@@ -49,7 +49,7 @@ def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_every_place(open_page)
     # At its end the path shows its own colours; before it, how far the player has come.
     assert opened.shapes("walked") == []
     opened.page.evaluate(f"{SLIDER}.value = 500; {SLIDER}.dispatchEvent(new Event('input'))")
-    opened.wait("document.querySelector('.plot.map').layout.shapes.some((shape) => shape.name === 'walked')")
+    opened.wait(opened.shape("walked"))
 
 
 @pytest.mark.slow

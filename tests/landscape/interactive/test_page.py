@@ -47,7 +47,7 @@ class TestOnePlane:
         opened = open_page(data)
         opened.choose("scale", "linear")
         opened.page.mouse.move(*opened.pixel(data.x[3], data.y[2]))
-        opened.wait("document.querySelector('.surface').data.find((trace) => trace.name === 'mark').z.length === 1")
+        opened.wait(f"{opened.trace('surface', 'mark')}.z.length === 1")
         (place,) = opened.data("surface", "mark", "meta")
         assert place == {"x": [data.x[3]], "y": [data.y[2]], "z": [data.metrics["loss"][2, 3]]}
         for box in (".tooltip", ".readout"):
@@ -66,12 +66,11 @@ class TestOnePlane:
         # The scene finds what is under the pointer in what it has drawn.
         opened.painted("surface")
         opened.page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
-        opened.wait("document.querySelector('.map').layout.shapes.some((shape) => shape.name === 'mark')")
+        opened.wait(opened.shape("mark"))
         (mark,) = opened.shapes("mark")
         row, column = list(data.y).index(mark["yanchor"]), list(data.x).index(mark["xanchor"])
-        assert float(opened.facts(".readout")["loss"].split()[0]) == pytest.approx(
-            data.metrics["loss"][row, column], rel=1e-5
-        )
+        said = float(opened.facts(".readout")["loss"].split()[0])
+        assert said == pytest.approx(data.metrics["loss"][row, column], rel=1e-5)
 
     def test_a_click_keeps_a_point_and_arrow_keys_move_it_or_goes_to_a_checkpoint(self, open_page, example):
         data = example()
@@ -79,7 +78,7 @@ class TestOnePlane:
         place = opened.pixel(data.x[9], data.y[6])
         opened.page.mouse.move(*place)
         opened.wait("!document.querySelector('.tooltip').hidden")
-        opened.click(place, "document.querySelector('.map').layout.shapes.some((shape) => shape.name === 'mark')")
+        opened.click(place, opened.shape("mark"))
         opened.page.mouse.move(2, 2)
         opened.wait("document.querySelector('.tooltip').hidden")
         opened.page.focus(".plot.map")
@@ -93,17 +92,14 @@ class TestOnePlane:
             opened.page.keyboard.press("ArrowRight")
         assert opened.facts(".readout")["x"] == "2.5"
         opened.page.keyboard.press("Escape")
-        opened.wait("document.querySelector('.map').layout.shapes.every((shape) => shape.name !== 'mark')")
+        opened.wait(f"!{opened.shape('mark')}")
         assert opened.facts(".readout") == {}
         path = data.checkpoints
-        opened.page.mouse.move(*opened.pixel(path.x[2], path.y[2]))
-        opened.wait("document.querySelector('.tooltip').textContent.includes('epoch')")
-        shown = opened.facts(".tooltip")
+        shown = opened.pointed(path.x[2], path.y[2], "epoch")
         assert shown["checkpoint"] == "epoch 5"
         assert float(shown["loss at its foot on the plane"]) == pytest.approx(path.projected["loss"][2], rel=1e-5)
-        opened.click(
-            opened.pixel(path.x[2], path.y[2]), "document.querySelector('.player output').textContent === 'epoch 5'"
-        )
+        there = "document.querySelector('.player output').textContent === 'epoch 5'"
+        opened.click(opened.pixel(path.x[2], path.y[2]), there)
 
     def test_clipping_is_said_and_changes_no_value(self, open_page, example):
         data = example()
@@ -118,10 +114,8 @@ class TestOnePlane:
         ticks = opened.page.evaluate("document.querySelector('.map').data[0].colorbar.ticktext")
         assert {"≤ 0.5", "≥ 3"} <= set(ticks)
         opened.fill("#low", "5")
-        assert (
-            opened.page.evaluate("document.querySelector('#high').validationMessage")
-            == "The highest value must be above the lowest."
-        )
+        said = opened.page.evaluate("document.querySelector('#high').validationMessage")
+        assert said == "The highest value must be above the lowest."
         opened.page.click("text=Auto >> visible=true")
         np.testing.assert_allclose(opened.drawn("map"), np.log10(loss), rtol=1e-15)
         assert not opened.page.is_visible(".warning")
@@ -138,7 +132,7 @@ class TestPath:
         slider.focus()
         opened.page.keyboard.press("Home")
         opened.page.keyboard.press("ArrowRight")
-        current = "document.querySelector('.surface').data.find((trace) => trace.name === 'current')"
+        current = opened.trace("surface", "current")
         opened.wait(f"{current}.meta.x[0] === {float(path.x[1])!r}")
         (place,) = opened.data("surface", "current", "meta")
         assert place == {"x": [path.x[1]], "y": [path.y[1]], "z": [path.projected["loss"][1]]}
@@ -171,12 +165,8 @@ class TestRoles:
         assert opened.data("map", "names", "text") == [["Adam &#36;x_1&#36;", "average", "SGD"]]
         assert opened.page.locator(".player").is_hidden()
         assert opened.page.locator("button", has_text="Start to end").is_hidden()
-        opened.page.mouse.move(*opened.pixel(1, 0))
-        opened.wait("document.querySelector('.tooltip').textContent.includes('Adam')")
-        assert opened.facts(".tooltip")["named network"] == "Adam $x_1$"
-        opened.page.mouse.move(*opened.pixel(0, 0))
-        opened.wait("document.querySelector('.tooltip').textContent.includes('SGD')")
-        assert opened.facts(".tooltip")["origin"] == "SGD"
+        assert opened.pointed(1, 0, "Adam")["named network"] == "Adam $x_1$"
+        assert opened.pointed(0, 0, "SGD")["origin"] == "SGD"
         assert "convergence" not in opened.page.content()
 
     def test_each_run_has_its_path_and_the_player_walks_all_at_once(self, open_page):
@@ -198,7 +188,7 @@ class TestRoles:
         slider = opened.page.locator(".player input")
         # The player walks the longest path.
         assert (slider.get_attribute("max"), slider.get_attribute("aria-valuetext")) == ("7", "epoch 35")
-        current = "document.querySelector('.surface').data.find((trace) => trace.name === 'current')"
+        current = opened.trace("surface", "current")
         # The first run has ended at epoch 20, and waits there.
         for steps, rows in ((0, (4, 12)), (5, (2, 7)), (2, (0, 5))):
             slider.focus()
@@ -368,11 +358,11 @@ class TestSeveral:
         second.metrics["loss"][1, 2] = np.nan
         second.status[5, 5] = PointStatus.FAILED
         opened = open_page(first, second, other, webgl=False)
-        ends = [opened.data("map", "grid", "zmin", "zmax", card=card) for card in range(3)]
-        assert ends[0] == ends[1] == ends[2]
-        opened.page.uncheck("#shared")
-        ends = [opened.data("map", "grid", "zmin", "zmax", card=card) for card in range(3)]
-        assert ends[0] != ends[1]
+        for shared in (True, False):
+            opened.page.set_checked("#shared", shared)
+            first_ends, *others = (opened.data("map", "grid", "zmin", "zmax", card=card) for card in range(3))
+            assert (others[0] == first_ends) == shared
+            assert not shared or others[1] == first_ends
         opened.page.click(".chip >> text=run_2.h5")
         assert opened.page.locator(".card").count() == 2
         options = opened.page.locator("#difference option").all_inner_texts()
@@ -386,6 +376,10 @@ class TestSeveral:
         assert colours[0][1] == "#053061"
         assert colours[-1][1] == "#f7f6f6"
         assert "failed (1)" in opened.page.locator(".card").first.inner_text()
+        opened.choose("difference", "1 0")
+        opposite = opened.data("map", "grid", "zmin", "zmax", "colorscale")
+        assert opposite[:2] == pytest.approx([0, -low])
+        assert opposite[2][0][1] == "#f7f6f6"
         opened.choose("difference", "")
         assert opened.page.locator(".card").count() == 2
 
@@ -406,8 +400,7 @@ class TestLine:
         assert "coarse: value of the nearest measured point (1)" in opened.page.inner_text(".warning")
         assert "not finite (1)" in opened.page.inner_text(".warning")
         np.testing.assert_array_equal(opened.data("profile", "path", "y")[0], data.checkpoints.projected["loss"])
-        opened.page.mouse.move(*opened.pixel(data.x[9], data.metrics["loss"][9], "profile"))
-        opened.wait("!document.querySelector('.tooltip').hidden")
-        assert list(opened.facts(".tooltip")) == ["x", "loss", metric, "status"]
+        shown = opened.pointed(data.x[9], data.metrics["loss"][9], plot="profile")
+        assert list(shown) == ["x", "loss", metric, "status"]
         opened.choose("metric", metric)
         np.testing.assert_array_equal(opened.data("profile", "grid", "y")[0], data.metrics[metric])

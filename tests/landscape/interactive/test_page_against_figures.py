@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from figure_cases import heights
 
 from landscape import Landscape, MeasurementPlan
 from landscape.figures import plot_contour, plot_difference, plot_multiples, plot_profile, plot_surface
@@ -36,15 +37,6 @@ def made(example, name):
     data.checkpoints.projected["loss"][:] = np.linspace(4, 2.5, 6) if name != "negative" else -4
     data.origin.metrics["loss"] = 1e-4 if name == "deep_origin" else float(np.nanmin(np.abs(loss)))
     return data
-
-
-def heights(kind, threshold, values):
-    """Returns heights by the definition of the scales."""
-    values = np.asarray(values, float)
-    if kind == "symlog":
-        sizes = np.abs(values) / threshold
-        return np.sign(values) * np.where(sizes < 1, sizes, 1 + np.log10(np.maximum(sizes, 1)))
-    return np.log10(values) if kind == "log" else values
 
 
 def bar(ax):

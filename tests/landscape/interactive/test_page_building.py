@@ -3,17 +3,15 @@
 import base64
 import json
 import re
-import subprocess
 import sys
 
 import numpy as np
 import pytest
+from command_line import command
 from landscape_examples import HEADER, write_landscape
-from waiting import PATIENCE
 from who_is_there import with_ends, with_networks
 
 from landscape import Landscape
-from landscape.errors import LandscapeFormatError
 from landscape.interactive import page_html, save_page
 from landscape.interactive.content import landscape_content
 
@@ -89,13 +87,17 @@ class TestText:
 
 
 class TestRefused:
-    def test_no_landscape(self, tmp_path):
-        with pytest.raises(ValueError, match="landscapes must be at least one landscape"):
-            save_page([], tmp_path / "a.html")
-        with pytest.raises(TypeError, match="landscapes must be a Landscape or a list of them, but got str"):
-            save_page("a.h5", tmp_path / "a.html")
-        with pytest.raises(TypeError, match="landscapes must be a Landscape or a list of them, but got int"):
-            save_page([3], tmp_path / "a.html")
+    @pytest.mark.parametrize(
+        ("landscapes", "error", "message"),
+        [
+            ([], ValueError, "landscapes must be at least one landscape"),
+            ("a.h5", TypeError, "landscapes must be a Landscape or a list of them, but got str"),
+            ([3], TypeError, "landscapes must be a Landscape or a list of them, but got int"),
+        ],
+    )
+    def test_no_landscape(self, tmp_path, landscapes, error, message):
+        with pytest.raises(error, match=message):
+            save_page(landscapes, tmp_path / "a.html")
 
     @pytest.mark.parametrize(
         ("name", "options", "error", "message"),
@@ -159,38 +161,18 @@ class TestView:
 
 
 class TestCommand:
-    def run(self, *arguments, folder):
-        main = "from landscape.cli import main; main()"
-        return subprocess.run(
-            [sys.executable, "-W", "error", "-c", main, "plot", *map(str, arguments)],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            env={"PATH": "/usr/bin:/bin", "BROWSER": "true", "COLUMNS": "200"},
-        )
-
-    @pytest.mark.slow
-    def test_writes_pages(self, example, tmp_path):
+    @pytest.mark.parametrize(
+        ("typed", "said"),
+        [
+            (("no.h5", "-o", "a.html"), "error: landscape file no.h5 is damaged"),
+            (("a.h5", "-o", "a.html", "--page", "tiny"), "--page must be"),
+            (("a.h5", "-o", "missing/a.html"), "missing does not exist; create it"),
+        ],
+    )
+    def test_what_makes_no_page(self, example, tmp_path, typed, said):
+        (tmp_path / "no.h5").write_text("no HDF5")
         write_landscape(tmp_path / "a.h5", example())
-        write_landscape(tmp_path / "b.h5", example(line=True))
-        done = self.run("a.h5", "b.h5", "-o", "both.html", "--page", "small", folder=tmp_path)
-        assert (done.returncode, done.stdout) == (0, "both.html\n"), done.stderr
-        assert len(content_of((tmp_path / "both.html").read_text())["landscapes"]) == 2
-        done = self.run("a.h5", folder=tmp_path)
-        assert (done.returncode, done.stdout) == (0, "a.html\n"), done.stderr
-
-    def test_not_a_landscape(self, tmp_path):
-        (tmp_path / "a.h5").write_text("no HDF5")
-        done = self.run("a.h5", "-o", "a.html", folder=tmp_path)
+        done = command("plot", *typed, folder=tmp_path, check=False)
         assert done.returncode == 1
-        assert "error: landscape file a.h5 is damaged" in done.stderr
+        assert said in done.stderr
         assert not (tmp_path / "a.html").exists()
-        with pytest.raises(LandscapeFormatError, match="is a directory"):
-            Landscape.load(tmp_path)
-
-    @pytest.mark.slow
-    def test_wrong_options(self, example, tmp_path):
-        write_landscape(tmp_path / "a.h5", example())
-        assert "--page must be" in self.run("a.h5", "-o", "a.html", "--page", "tiny", folder=tmp_path).stderr
-        assert "missing does not exist; create it" in self.run("a.h5", "-o", "missing/a.html", folder=tmp_path).stderr

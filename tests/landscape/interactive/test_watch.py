@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import re
-import shlex
 import signal
 import socket
 import struct
@@ -22,17 +21,14 @@ from landscape_examples import write_landscape
 from typer.testing import CliRunner
 from waiting import PATIENCE, wait_until
 
-from landscape import evaluate
 from landscape.cli import app
 from landscape.commands.run_facts import charts
 from landscape.curvature.curvature import Curvature
 from landscape.curvature.data import CurvatureData
 from landscape.errors import LandscapeFormatError
 from landscape.interactive.watch import FileWatch, WatchServer
-from landscape.planes import custom_plane
 from landscape.record.checks import PointStatus
 from landscape.record.writer import lock_landscape
-from workers import FunctionEvaluator
 
 pytest.importorskip("plotly")
 
@@ -428,18 +424,3 @@ class TestCommand:
         assert "There is no file a.h5 yet" in errors
         assert "Stopped watching." in errors
         assert "Traceback" not in errors
-
-    def test_a_run_names_it(self, tmp_path, capsys):
-        weights = {"place": np.zeros(1)}
-
-        def evaluator():
-            return FunctionEvaluator(lambda weights: float(weights["place"][0] ** 2), weights)
-
-        plane = custom_plane(weights, [{"place": np.ones(1)}], network=evaluator().description.space)
-        path = tmp_path / "it's a line.h5"
-        for progress in (True, False):
-            evaluate(plane, evaluator, x=[0.0, 1.0], output=path, progress=progress, device_ids=[0], overwrite=True)
-            command = f"watch it: landscape plot --watch {shlex.quote(str(path))}\n"
-            assert capsys.readouterr().err.count(command) == progress
-        progress = FileWatch(path).progress
-        assert (progress.phase, progress.done, progress.total) == ("complete", 2, 2)
