@@ -14,18 +14,17 @@ from landscape.figures import plot_contour, plot_contour_lines, plot_heatmap, pl
 NAMES = ["$", r"a_$b_{c$", r"$\frac$", "$$", r"\$x$", "a\nb\0c", "\ud800", "%s {} _x", "n" * 500]
 
 
+RANDOM = "distance along random direction"
+
+
 class TestLabelsOfAxes:
     @pytest.mark.parametrize(
         ("attributes", "look", "across", "up"),
         [
             ({}, {}, "distance along the first {}63.2 %)", "distance along the second {}21.4 %)"),
             ({}, {"aspect": "fill"}, "first {}63.2 %)", "second {}21.4 %)"),
-            (
-                {"normalization": "filter"},
-                {},
-                *(f"distance along random direction {at} (filter-normalized)" for at in "12"),
-            ),
-            ({"normalization": "none"}, {}, *(f"distance along random direction {at}" for at in "12")),
+            ({"normalization": "filter"}, {}, f"{RANDOM} 1 (filter-normalized)", f"{RANDOM} 2 (filter-normalized)"),
+            ({"normalization": "none"}, {}, f"{RANDOM} 1", f"{RANDOM} 2"),
             ({"decomposition": "points"}, {}, "distance towards point 1", "distance towards point 2"),
             ({"decomposition": "custom"}, {}, "distance along direction 1", "distance along direction 2"),
         ],

@@ -109,8 +109,7 @@ def test_the_loss_is_on_the_left_and_the_others_on_the_right():
 
 def test_shares_on_the_right_axis_are_linear_unless_a_loss_is_among_them():
     data = several_metrics()
-    data.metrics["accuracy"] = np.geomspace(0.01, 0.99, 9)
-    data.metrics["mse"] = np.geomspace(0.01, 0.99, 9)
+    data.metrics["accuracy"] = data.metrics["mse"] = np.geomspace(0.01, 0.99, 9)
     for others, scale in ((["accuracy"], "linear"), (["accuracy", "mse"], "log")):
         assert plot_profile(data, others=others).figure.axes[1].get_yscale() == scale
 

@@ -302,13 +302,8 @@ class TestServer:
         path = tmp_path / "c\udcff.h5"
         known, sizes = {"number": [0], "sha256": [""]}, {"pair": 1, "probe": 1, "step": 1}
         attributes = {
-            "matrix": "hessian",
-            "top": 1,
-            "bottom": 0,
-            "unit": "epoch",
-            "weights": 1,
-            "normalization": "none",
-        }
+            "matrix": "hessian", "top": 1, "bottom": 0, "unit": "epoch", "weights": 1, "normalization": "none",
+        }  # fmt: skip
         Curvature(CurvatureData.empty(known, sizes, attributes)).save(path)
         with WatchServer(path, charts=charts()) as server:
             assert "c?.h5" in server.page().decode()
