@@ -19,7 +19,9 @@ from .hardware import peak_memory
 from .measurement_options import MeasurementOptions
 from .measurement_plan import MeasurementPlan, Workload
 from .metric_names import metric_name_problem
-from .sample_losses import KeptSamples
+
+NUMERATORS, DENOMINATORS = "numerators", "denominators"
+"""Under which names ``Evaluator.measure`` returns the sums of single samples."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,17 @@ class DataSetDescription:
     num_samples: int
     samples_sha256: str
     partition_dependent: bool = False
+
+
+@dataclass(frozen=True)
+class KeptSamples:
+    """The samples of a data set whose losses are kept at each point."""
+
+    name: str  # of the data set; "" where it has none
+    count: int
+    targets: bytes = b""  # int64 in little-endian bytes; empty where targets are not one whole number for each sample
+    weights: bytes = b""  # of each in the mean, float64 in little-endian bytes; empty where all count alike
+    is_sum: bool = False  # whether the loss of all samples is a sum, and no mean
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,11 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from collectors.networks.weight_space import State
-from collectors.shapes import Float32
+from collectors.shapes import Float32, Float64
 
 from .curvature.measuring import CurvatureSettings, CurvatureValues
 from .curves.curve import CurveTask, Fitting
 from .evaluator import EvaluatorDescription, OriginMeasurement
-from .sample_losses import SampleLosses
 
 ReadWeights: TypeAlias = Callable[[], tuple[State, State | None]]
 T = TypeVar("T")
@@ -100,6 +99,14 @@ class CurvatureResult:
     key: Hashable
     values: CurvatureValues | None
     error: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SampleLosses:
+    """The losses of single samples at a few points, from which the loss is made: a mean is the sum over the sum."""
+
+    numerators: Float64[np.ndarray, "points samples"]
+    denominators: Float64[np.ndarray, " samples"] | None  # how much each counts, at all points; None for a sum
 
 
 @dataclass(frozen=True)

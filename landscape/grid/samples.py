@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.shapes import Bool, Float32, Float64
+from workers.evaluator import KeptSamples
 from workers.measuring.sample_loss import mean_and_stderr
-from workers.sample_losses import KeptSamples
 
 from .sample_chunks import ITEM, Chunks, SpooledChunks, packed, unpacked
 

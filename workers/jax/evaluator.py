@@ -17,7 +17,7 @@ from collectors.networks.weight_space import State, direction_dtype
 from collectors.shapes import Float64
 
 from ..curvature.products import ProductSettings
-from ..evaluator import MeasurementSetup
+from ..evaluator import DENOMINATORS, NUMERATORS, MeasurementSetup
 from ..measurement_options import MeasurementOptions
 from ..measuring import checks
 from ..measuring.measured_set import MeasuredSet
@@ -25,7 +25,6 @@ from ..measuring.network_evaluator import NetworkEvaluator
 from ..measuring.sample_loss import values_at
 from ..measuring.totals import Total
 from ..metric_names import SAMPLE_LOSSES
-from ..sample_losses import DENOMINATORS, NUMERATORS
 from ..samples.array_samples import read_array_samples
 from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet, naming_set, read_sets

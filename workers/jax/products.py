@@ -13,8 +13,8 @@ from collectors.networks.jax_network import NamedArrays
 from collectors.networks.weight_space import State
 
 from ..curvature.products import Matrix, ProductSettings, Vector
-from ..measuring.array_products import ArrayProducts
 from ..measuring.measured_set import MeasuredSet
+from ..measuring.products import ArrayProducts
 from ..samples.batches import Batch
 from .functions import Placement, outputs_of
 from .losses import JaxTotal

@@ -10,8 +10,8 @@ from collectors.networks.batches import call_network
 from collectors.networks.keras_network import to_array
 
 from ..curvature.products import Vector
-from ..measuring.array_products import ArrayProducts, WrittenGradients
 from ..measuring.measured_set import MeasuredSet
+from ..measuring.products import ArrayProducts, WrittenGradients
 from ..samples.batches import Batch
 from .network import KerasNetwork
 

@@ -19,11 +19,11 @@ from ..evaluator import MeasurementSetup
 from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet
 from ..users_code import warn_and_note
-from .array_products import check_precise
 from .checks import check_loaded, check_movable, check_own_options, check_points
 from .curve_fitting import BARRIER_INSTEAD
 from .measured_set import MeasuredSet
 from .network_evaluator import NetworkEvaluator
+from .products import check_precise
 from .sample_loss import as_columns, as_kept
 from .totals import Total, add_up, run_batches
 

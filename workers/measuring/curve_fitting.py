@@ -20,8 +20,8 @@ from ..curves.curve import CurveTask, Fitting, FittingSettings
 from ..errors import CurveError
 from ..samples.batches import Batch
 from ..samples.samples import Samples
-from .array_products import ArrayGradients
 from .measured_set import MeasuredSet
+from .products import ArrayGradients
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8

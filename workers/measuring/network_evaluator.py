@@ -22,9 +22,12 @@ from ..curvature.products import ProductSettings
 from ..curves.curve import CurveTask, Fitting
 from ..errors import CallbackFunctionError, PointsFailedError, SamplesError
 from ..evaluator import (
+    DENOMINATORS,
+    NUMERATORS,
     DataSetDescription,
     Evaluator,
     EvaluatorDescription,
+    KeptSamples,
     MakesProducts,
     MeasurementSetup,
     OriginMeasurement,
@@ -32,15 +35,14 @@ from ..evaluator import (
 )
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
-from ..sample_losses import DENOMINATORS, NUMERATORS, KeptSamples
 from ..samples.batches import Batch, on_host
 from ..samples.data_sets import ReadSet, naming_set, note_of_set
 from ..samples.samples import Samples
 from ..samples.store import hold
-from .array_products import ArrayGradients
 from .curve_fitting import ArrayCurveFitter
 from .measured_set import MeasuredNetwork, MeasuredSet
 from .memory_shortage import within_memory
+from .products import ArrayGradients
 from .sample_loss import SummedLoss, check_splits, describe_kept, find_groups, values_at
 from .streamed import StreamedMeasurement
 from .totals import Total, low_precision_note

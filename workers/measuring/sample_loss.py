@@ -16,8 +16,8 @@ from collectors.networks.weight_space import some_names
 from collectors.shapes import Float32, Float64, Int64
 
 from ..errors import CallbackFunctionError, SampleLossesError, SamplesError
+from ..evaluator import KeptSamples
 from ..metric_names import SAMPLE_LOSSES, name_in_group
-from ..sample_losses import KeptSamples
 from ..samples.batches import Batch, in_float64, is_array, is_tensor, on_host
 from ..samples.data_sets import naming_set, note_of_set
 from ..samples.samples import Samples

@@ -17,8 +17,8 @@ from collectors.networks.weight_space import State
 from collectors.shapes import Float64
 
 from ..curvature.products import ProductSettings, Vector
-from ..measuring.array_products import WrittenGradients
 from ..measuring.measured_set import MeasuredSet
+from ..measuring.products import WrittenGradients
 from ..measuring.sample_loss import SummedLoss
 from ..samples.batches import Batch
 from .losses import as_tensor, loss_of_tensors

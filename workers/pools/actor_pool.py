@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -27,8 +27,7 @@ from ..curves.curve import CurveTask, Fitting
 from ..errors import CurvatureError, closing_on_failure
 from ..evaluator import EvaluatorDescription
 from ..hardware import free_memory
-from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task, TasksInTime
-from ..sample_losses import SampleLosses
+from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, SampleLosses, Task, TasksInTime
 from .actors import ActorDeathError
 from .chunks import KILLS_BEFORE_SPLIT
 from .crew import DEATHS_BEFORE_DROP, Crew
@@ -84,8 +83,7 @@ class ActorPool(Pool):
         yield from CrewRun(self._crew, tasks)
 
     def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
-        found: SampleLosses | None = self._crew.ask_one("ask", "sample_losses", points)
-        return found
+        return cast("SampleLosses | None", self._crew.ask_one("ask", "sample_losses", points))
 
     def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
         """Measures the curvature at sets of weights, one worker for each; that of a dead one is measured again."""
@@ -149,16 +147,13 @@ class SharedProducts(ShareProducts):
         self._where = next(_SETS_OF_WEIGHTS), self._settings, weights
 
     def loss(self, share: int) -> tuple[float, float | None]:
-        found: tuple[float, float | None] = self._ask_one("loss", share)
-        return found
+        return cast("tuple[float, float | None]", self._ask_one("loss", share))
 
     def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
-        found: Float64[np.ndarray, " weights"] = self._ask_one("gradient", share)
-        return found
+        return cast(np.ndarray, self._ask_one("gradient", share))
 
     def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
-        found: Float64[np.ndarray, " weights"] = self._ask_one("product", share, self._put(vector), few=few)
-        return found
+        return cast(np.ndarray, self._ask_one("product", share, self._put(vector), few=few))
 
     def total_losses(self) -> list[tuple[float, float | None]]:
         found = self._ask("loss", [[range(share, share + 1) for share in shares] for shares in self._dealt()])
@@ -166,8 +161,7 @@ class SharedProducts(ShareProducts):
 
     def total(self, method: str, *arguments: Vector) -> Float64[np.ndarray, " weights"]:
         found = self._ask(method, [whole_halves(shares) for shares in self._dealt()], *map(self._put, arguments))
-        total: Float64[np.ndarray, " weights"] = add_shares(range(SHARES), found.get)
-        return total
+        return cast(np.ndarray, add_shares(range(SHARES), found.get))
 
     def close(self) -> None:
         for notes in self._crew.ask_all("ask", "close_shares"):

@@ -20,6 +20,8 @@ from ..curvature.products import SHARES, Layout, ProductSettings, ShareProducts,
 from ..curves.curve import CurveTask, Fitting
 from ..errors import ChangedSamplesError, PointsFailedError, PoolError
 from ..evaluator import (
+    DENOMINATORS,
+    NUMERATORS,
     Evaluator,
     EvaluatorDescription,
     MeasurementSetup,
@@ -34,8 +36,17 @@ from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.memory_shortage import getting_ready, use_batch_size, within_memory
 from ..measuring.sample_loss import samples_at, values_at
-from ..pool import CurvatureResult, CurvatureTask, OriginValues, PointTask, Pool, ReadWeights, Result, Task
-from ..sample_losses import DENOMINATORS, NUMERATORS, SampleLosses
+from ..pool import (
+    CurvatureResult,
+    CurvatureTask,
+    OriginValues,
+    PointTask,
+    Pool,
+    ReadWeights,
+    Result,
+    SampleLosses,
+    Task,
+)
 from ..samples.random_state import random_state_kept
 from .devices import available_cores, gpu_ids
 

@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from collectors.networks.batches import call_network
 from collectors.networks.torch_network import transformers_without_fast_path
 
-from ..forked import threads_of
+from ..hardware import threads_of
 from ..samples.batches import Batch
 from ..samples.random_state import random_state_kept
 

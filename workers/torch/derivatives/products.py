@@ -20,7 +20,7 @@ from collectors.shapes import Float64
 from ...curvature.products import SHARES, WITHOUT_GRADIENTS, ProductSettings, Vector
 from ...errors import CurvatureError, closing_on_failure
 from ...hardware import free_memory
-from ...measuring.shares import BatchedProducts, SharedBatches
+from ...measuring.products import BatchedProducts, SharedBatches
 from ...samples.batches import Batch, float64_device
 from ...samples.samples import Samples
 from ..gradients import Gradients
@@ -171,7 +171,7 @@ class TorchProducts(MovedNetwork, BatchedProducts):
         """Returns a batch's derivatives, None where it holds nothing that counts, and whether they are kept."""
         if number in self._graphs:
             return self._graphs[number], True
-        size = self._samples.pieces[number].size
+        size = len(self._samples.pieces[number].samples)
         counting: contextlib.AbstractContextManager[dict[int, int]] = contextlib.nullcontext({})
         if self._bytes_per_sample is None:
             counting = counting_saved_bytes(self._weights.own)
