@@ -41,6 +41,10 @@ class _Sum:
         self.groups: list[float] = []
         self.each: list[tuple[int, int, float]] = []  # each batch's group, size and value
         self.error: Exception | None = None  # why there are no values
+        # To the value over other batches; None where these cannot be made, or tell nothing.
+        self.gap: float | None = None
+        self.spread = 0.0  # what the gap would be if the pieces of each batch had quite other weights
+        self.beyond = 0.0  # how far a batch's value is from the loss itself, beyond rounding
 
     def add(self, outputs: Any, batch: Batch, *, begins: bool) -> None:
         """Adds a batch, which begins a group or belongs to the last one."""
@@ -119,14 +123,6 @@ class _Sum:
             return math.nan  # a batch of padding has no mean of its own, but does the sums no harm
 
 
-@dataclass(frozen=True)
-class _Look:
-    result: _Sum  # over the data set's own batches
-    gap: float | None  # to the value over other batches; None where these cannot be made, or tell nothing
-    spread: float  # what the gap would be if the pieces of each batch had quite other weights
-    excess: float  # how far a batch's value is from the loss itself, beyond rounding
-
-
 @dataclass(eq=False)
 class _Tested:
     """A way to add up the loss, or a metric, and what the places so far show of it."""
@@ -134,7 +130,7 @@ class _Tested:
     name: str
     total: Total
     is_loss: bool
-    looks: list[_Look] = field(default_factory=list)
+    looks: list[_Sum] = field(default_factory=list)  # over the data set's own batches, at each place
     fits: bool = True  # whether nothing speaks against its adding up
     is_known: bool = False  # whether more places would not show more
     gap: float = 0.0  # the largest relative one
@@ -142,28 +138,28 @@ class _Tested:
     @property
     def is_finite(self) -> bool:
         """Whether it has a value at the last place."""
-        return bool(self.looks) and math.isfinite(self.looks[-1].result.value)
+        return bool(self.looks) and math.isfinite(self.looks[-1].value)
 
     def new_sum(self, total: Total) -> _Sum:
         return _Sum(self.name, total, is_tested=self.is_loss or not self.total.adds_up)
 
     def judge(self, closeness: Closeness) -> None:
-        finite = [look for look in self.looks if math.isfinite(look.result.value)]
-        scale = max((abs(look.result.value) for look in finite), default=0.0)
+        finite = [look for look in self.looks if math.isfinite(look.value)]
+        scale = max((abs(look.value) for look in finite), default=0.0)
         seen = [
-            (look.gap, look.spread, abs(look.result.value), closeness.allowed(look.result.value, scale, look.spread))
+            (look.gap, look.spread, abs(look.value), closeness.allowed(look.value, scale, look.spread))
             for look in finite
             if look.gap is not None
         ]
         # A user's class may give ``reduction`` another meaning.
-        honest = all(look.excess <= closeness.noise * scale and look.gap != math.inf for look in self.looks)
+        honest = all(look.beyond <= closeness.noise * scale and look.gap != math.inf for look in self.looks)
         self.fits = honest and all(gap <= allowed for gap, _, _, allowed in seen)
         self.gap = max((gap / value if value else gap for gap, _, value, _ in seen), default=0.0)
         tells = any(spread > closeness.telling * allowed for _, spread, _, allowed in seen)
         # A loss that moves with the weights and is the same for all samples does not depend on them.
         alike = len(seen) == len(finite) and all(spread <= allowed for _, spread, _, allowed in seen)
         # A pass over all samples and a sum of those in memory differ anyway.
-        sizes = [abs(look.result.value) for look in finite if look.result.count == self.looks[-1].result.count]
+        sizes = [abs(look.value) for look in finite if look.count == self.looks[-1].count]
         moves = bool(sizes) and max(sizes) - min(sizes) > closeness.telling * closeness.allowed(scale, scale)
         self.is_known = self.total.adds_up or tells or (alike and moves) or not self.fits
 
@@ -178,7 +174,7 @@ class _Tested:
             cut = all(batch.can_be_cut for batch in samples.read_batches)
             what = "batches of one sample that cannot be joined" if cut else "lists or graphs, which are not cut"
             return f"{label} is measured in {what}, {_OPEN} {kept}{_MEAN}.{self.total.advice}"
-        finite = any(math.isfinite(look.result.value) for look in self.looks)
+        finite = any(math.isfinite(look.value) for look in self.looks)
         looks = "hardly differs between batches" if finite else "is not finite"
         return f"{label} {looks} at the plane's origin, its corners and between them, {_OPEN} {kept}"
 
@@ -215,14 +211,14 @@ class PartitionTest:
                 for item, seen in zip(tested, looks, strict=True):
                     item.looks.append(seen)
                     item.judge(self.closeness)
-                kept = [item for item in (ways[0], *metrics) if item.looks[-1].result.error is None]
+                kept = [item for item in (ways[0], *metrics) if item.looks[-1].error is None]
                 if not is_repeatable and not all(item.fits for item in kept):
                     is_repeatable = True
                     visit(groups is not every)
                     looks = looks if passes is None else self._look(tested, groups)
                     for item, one, again in zip(tested, looks, self._look(tested, groups), strict=True):
                         if item in kept:
-                            values = {item.name: one.result.value}, {item.name: again.result.value}
+                            values = {item.name: one.value}, {item.name: again.value}
                             check_same_values("callback_fn's network", *values, where="in the same batches")
                 is_known = any(way.is_known for way in ways) and all(metric.is_known for metric in metrics)
             # A few batches may be padding, or alike.
@@ -259,7 +255,7 @@ class PartitionTest:
                 item.add(outputs, batch, begins=not place)
             del outputs  # it may hold what gradients need, which no two batches should at once
 
-    def _look(self, tested: Sequence[_Tested], groups: Regrouped, passes: SampleStream | None = None) -> list[_Look]:
+    def _look(self, tested: Sequence[_Tested], groups: Regrouped, passes: SampleStream | None = None) -> list[_Sum]:
         """Measures samples in memory, or all in a pass, in both partitions where the network is."""
         telling, halves = tested, None
         if all(len(own) == len(other) for own, other in groups):
@@ -285,13 +281,13 @@ class PartitionTest:
         losses = ours[: len(self.candidates)]
         failed = [*ours[len(losses) :], *(losses[:1] if all(loss.has_failed for loss in losses) else ())]
         _raise_first(item.error for item in failed)
-        looks, share = [], self.closeness.of_batch
+        share = self.closeness.of_batch
         for way, one, two in zip(tested, ours, theirs, strict=True):
-            pairs = [pair for pair in ((one, ours[0]), (two, theirs[0])) if way.is_loss and None not in pair]
-            excess = max((item.excess(loss, share) for item, loss in pairs if item and loss), default=0.0)
-            gap, spread = (None, 0.0) if two is None else one.differs(two)
-            looks.append(_Look(one, gap, spread, excess))
-        return looks
+            pairs = ((one, ours[0]), (two, theirs[0])) if way.is_loss else ()
+            one.beyond = max((item.excess(loss, share) for item, loss in pairs if item and loss), default=0.0)
+            if two is not None:
+                one.gap, one.spread = one.differs(two)
+        return ours
 
     def _decide(self, ways: Sequence[_Tested], metrics: Sequence[_Tested], *, on_plane: bool) -> Partition:
         def splits(item: _Tested) -> bool:
@@ -305,11 +301,10 @@ class PartitionTest:
             for way in fitting:
                 chosen = way if chosen is None or way.gap < _CLEARLY_CLOSER * chosen.gap else chosen
         if not any(way.is_finite for way in ways):
-            _raise_first(
-                look.result.error for way in ways for look in way.looks if isinstance(look.result.error, SamplesError)
-            )
+            errors = [look.error for way in ways for look in way.looks]
+            _raise_first(error for error in errors if isinstance(error, SamplesError))
         if chosen is None:
-            _raise_first(look.result.error for look in ways[0].looks)
+            _raise_first(look.error for look in ways[0].looks)
         loss = chosen or ways[0]
         kept = [item for item in (loss, *metrics) if not splits(item)]
         # What has no value at callback_fn's weights stays open until a plane is there.
