@@ -104,7 +104,8 @@ class Crew:
         if any(other.partition != description.partition for other in found):
             self.ask_all("ask", "load", *vectors, far_points, description.partition)
         # Memory may have run out for some of them.
-        smallest, largest = (pick((other.plan for other in found), key=_size) for pick in (min, max))
+        plans = [other.plan for other in found]
+        smallest, largest = (pick(plans, key=lambda plan: plan.batch_size or 0) for pick in (min, max))
         self.description = replace(description, notes=description.notes + self._others_notes, plan=largest)
         self.follow(smallest)
         self._warn_of_notes(known)
@@ -264,10 +265,6 @@ class Crew:
 
     def _others(self) -> str:
         return "the other one goes on" if len(self.workers) == 1 else f"the other {len(self.workers)} go on"
-
-
-def _size(plan: MeasurementPlan) -> int:
-    return plan.batch_size or 0
 
 
 def _died(worker: CrewWorker) -> str:

@@ -132,10 +132,7 @@ class MeasurementActor:
 
     def _timed(self, measure: Callable[[], Sequence[Outcome | CurvatureOutcome]]) -> Any:
         start = time.perf_counter()
-        outcomes = _returned(measure)
-        if isinstance(outcomes, Exception):
-            return outcomes
-        return outcomes, time.perf_counter() - start, self._worker.description.plan
+        return _returned(lambda: (measure(), time.perf_counter() - start, self._worker.description.plan))
 
     def measure_source(self, source: bytes, settings: CurvatureSettings | None) -> Any:
         """Reads weights (a pickled ``StateTask.source``) and measures there; None where they are not in reach."""
@@ -240,9 +237,8 @@ class CrewWorker:
         return self.call("prepare", self.recipe.callback, self.recipe.frameworks)
 
     def start(self, plan: MeasurementPlan | None, workload: Workload | None, memory: SampleMemory) -> Any:
-        setup = MeasurementSetup(
-            self.recipe.options, plan=plan, restore_network=False, workload=workload, memory=memory
-        )
+        options = self.recipe.options
+        setup = MeasurementSetup(options, plan=plan, restore_network=False, workload=workload, memory=memory)
         return self.call("start", setup)
 
     def seek_place(self) -> None:

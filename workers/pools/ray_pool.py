@@ -193,7 +193,9 @@ def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
     # and what is installed in the Python environment are not sent: every node needs its own.
     modules = [str(Path(__file__).parents[2] / name) for name in OUR_PACKAGES]
     for folder in _folders(callback_fn):
-        modules += [str(path) for path in _importable(folder) if path.stem not in OUR_PACKAGES]
+        packages = [file.parent for file in folder.glob("*/__init__.py") if file.parent.name.isidentifier()]
+        importable = sorted([*filter(Path.is_file, folder.glob("*.py")), *packages])
+        modules += [str(path) for path in importable if path.stem not in OUR_PACKAGES]
     return {"py_modules": list(dict.fromkeys(modules)), "excludes": ["**/__pycache__"]}
 
 
@@ -216,8 +218,3 @@ def _folder_of(name: str) -> Path | None:
 def _folder_of_script() -> Path | None:
     # A notebook and `python -c` have no file.
     return _folder_of("__main__") or Path.cwd()
-
-
-def _importable(folder: Path) -> list[Path]:
-    packages = [file.parent for file in folder.glob("*/__init__.py") if file.parent.name.isidentifier()]
-    return sorted([*filter(Path.is_file, folder.glob("*.py")), *packages])

@@ -31,6 +31,7 @@ FOLDER_PREFIX = "landscape-ray-"
 SESSION_VARIABLE = "LANDSCAPE_RAY_SESSION"
 """In the environment of every process of a private Ray; its value is the name of the session's folder."""
 _OWNER = "owner"
+_TOKEN = secrets.token_hex(32)  # Ray keeps the first one of a process, even where its variable is taken back
 _END_SECONDS = 10.0
 _REACH_SECONDS = 5.0
 _CLIENT_PAUSES_SECONDS = (2.0, 2.0)
@@ -211,13 +212,7 @@ def _provide_token() -> None:
     if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH"):
         return
     if not (Path.home() / ".ray" / "auth_token").exists():
-        os.environ["RAY_AUTH_TOKEN"] = _token()
-
-
-@functools.cache
-def _token() -> str:
-    """Returns the same token at each call: Ray keeps the first one, even where a variable is taken back."""
-    return secrets.token_hex(32)
+        os.environ["RAY_AUTH_TOKEN"] = _TOKEN
 
 
 def _visible_gpus(gpus: tuple[int, ...]) -> dict[str, str | None]:

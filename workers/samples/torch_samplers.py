@@ -56,7 +56,14 @@ def _visits_of_loader(loader: DataLoader[Any]) -> _Visits:
         return _visits_of(loader.sampler, loader.dataset)
     if getattr(type(batches), "__iter__", None) is BatchSampler.__iter__:
         found = _visits_of(batches.sampler, loader.dataset)
-        return found if found.problem or not batches.drop_last else _without_rest(batches, found, loader.dataset)
+        if found.problem or not batches.drop_last:
+            return found
+        # The last samples are left out, where they fill no batch.
+        if isinstance(batches.sampler, _LISTED):
+            indices = _numbers(batches.sampler)
+            return _Visits(indices[: len(indices) - len(indices) % batches.batch_size])
+        visits = _looked_at(batches, loader.dataset, chain.from_iterable)
+        return _Visits(found.indices, visits.problem, visits.kind) if visits.problem else visits
     if isinstance(batches, _LISTED):
         return _Visits(_numbers(chain.from_iterable(batches)))
     found = _looked_at(batches, loader.dataset, chain.from_iterable)
@@ -64,15 +71,6 @@ def _visits_of_loader(loader: DataLoader[Any]) -> _Visits:
         chosen_from = _visits_of(batches.sampler, loader.dataset)
         return chosen_from if chosen_from.problem else _Visits(chosen_from.indices, found.problem, found.kind)
     return found
-
-
-def _without_rest(batches: BatchSampler, found: _Visits, dataset: Any) -> _Visits:
-    """Returns what a batch sampler visits that leaves out the last samples, where they fill no batch."""
-    if isinstance(batches.sampler, _LISTED):
-        indices = _numbers(batches.sampler)
-        return _Visits(indices[: len(indices) - len(indices) % batches.batch_size])
-    visits = _looked_at(batches, dataset, chain.from_iterable)
-    return _Visits(found.indices, visits.problem, visits.kind) if visits.problem else visits
 
 
 def _visits_of(sampler: Any, dataset: Any) -> _Visits:
