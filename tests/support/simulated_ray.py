@@ -33,12 +33,13 @@ class Method:
 class SimulatedActor:
     """Measures one call after another by the clock of a Ray; stands still for good when it ``stops``.
 
-    It ends where measuring a point ``kills``, and ``reaches`` sets of weights by itself or not.
+    It ends where measuring a point ``kills``, which may lose the answer before, and ``reaches`` sets of weights by
+    itself or not.
     """
 
-    def __init__(self, ray, seconds, stops=math.inf, kills=lambda key: False, reaches=True):
-        self.ray, self.seconds, self.stops, self.kills = ray, seconds, stops, kills
-        self.free_at, self.dead, self.busy = 0.0, False, 0.0
+    def __init__(self, ray, seconds, stops=math.inf, kills=lambda key: False, reaches=True, loses=lambda: False):
+        self.ray, self.seconds, self.stops, self.kills, self.loses = ray, seconds, stops, kills, loses
+        self.free_at, self.dead, self.busy, self.last = 0.0, False, 0.0, Reference(0.0, None)
         self.measure_points = Method(lambda points: self._measure([point[0] for point in points]))
         self.measure_state = Method(lambda parameters, buffers, settings: self._measure([parameters["x"]]))
         self.measure_source = Method(self._measure_source if reaches else lambda *_: self._measure([]))
@@ -57,10 +58,13 @@ class SimulatedActor:
             return Reference(math.inf, None)
         self.free_at, self.busy = finish, self.busy + finish - start
         if any(self.kills(key) for key in keys):
-            self.dead = True
-            return Reference(finish, SimulatedError("killed"))
+            self.dead, died = True, SimulatedError("killed")
+            if self.last.finish > self.ray.now and self.loses():
+                self.last.finish, self.last.value = finish, died
+            return Reference(finish, died)
         answer = [({"loss": float(key)}, None) for key in keys], finish - start, None
-        return Reference(finish, answer if keys else None)
+        self.last = Reference(finish, answer if keys else None)
+        return self.last
 
 
 class SimulatedRay:

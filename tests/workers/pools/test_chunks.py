@@ -1,8 +1,6 @@
-"""Laws of the queue: whatever dies, each task ends exactly once."""
+"""Laws of the queue; that each task ends exactly once, whatever dies, test_work_stealing.py says of a whole run."""
 
 from __future__ import annotations
-
-from collections import Counter, deque
 
 import pytest
 from hypothesis import given
@@ -40,61 +38,6 @@ def drained(queue, speed, *, idle=True):
 
 def keys(chunk):
     return [task.key for task in chunk.tasks]
-
-
-def drive(tasks, workers, speed, die, lose=lambda: False):
-    """Plays workers with two chunks in flight each; returns what was measured, given up, measured at a death.
-
-    Where the second chunk kills and ``lose`` says so, the first one's result is lost on its way.
-    """
-    queue = ChunkQueue(iter(tasks), workers)
-    in_flight = [deque() for _ in range(workers)]
-    done, given_up, deaths = [], [], Counter()
-    while True:
-        for flight in in_flight:
-            while len(flight) < 2 and not (flight and flight[0].alone):
-                chunk = queue.next(speed_of(speed), idle=not flight)
-                if chunk is None:
-                    break
-                assert chunk.tasks
-                assert not (flight and chunk.alone)
-                flight.append(chunk)
-        busy = [flight for flight in in_flight if flight]
-        if not busy:
-            assert queue.is_empty
-            return done, given_up, deaths
-        for flight in busy:
-            lost = len(flight) == 2 and not die(flight[0]) and die(flight[1]) and lose()
-            if not lost and not die(flight[0]):
-                done += keys(flight.popleft())
-                continue
-            deaths.update(keys(flight[0]))
-            for position, chunk in enumerate(flight):
-                hopeless = queue.bring_back(chunk, killed=position == 0)
-                if hopeless is not None:
-                    given_up += keys(hopeless)
-            flight.clear()
-
-
-@given(KINDS, st.integers(1, 4), SPEEDS, st.randoms(use_true_random=False), st.floats(0, 0.8))
-def test_each_task_ends_exactly_once_whatever_dies(kinds, workers, speed, random, rate):
-    tasks = make_tasks(kinds)
-    done, given_up, deaths = drive(tasks, workers, speed, lambda chunk: random.random() < rate)
-    assert Counter(done) + Counter(given_up) == Counter(task.key for task in tasks)
-    assert all(deaths[key] >= KILLS_BEFORE_SPLIT for key in given_up)
-
-
-@given(KINDS, st.integers(1, 4), SPEEDS, st.data())
-def test_exactly_the_culprits_are_given_up(kinds, workers, speed, data):
-    tasks = make_tasks(kinds)
-    culprits = set(data.draw(st.lists(st.sampled_from(tasks), max_size=5))) if tasks else set()
-    guilty = {task.key for task in culprits}
-    lose = data.draw(st.randoms(use_true_random=False))
-    done, given_up, _ = drive(
-        tasks, workers, speed, lambda chunk: not guilty.isdisjoint(keys(chunk)), lambda: lose.random() < 0.7
-    )
-    assert set(given_up) == guilty
-    assert Counter(done) + Counter(given_up) == Counter(task.key for task in tasks)
 
 
 @given(KINDS, st.integers(1, 4), SPEEDS)
