@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -124,46 +126,56 @@ def test_torchmetrics_objects_are_kept_apart():
     check_equal_alone(nn.CrossEntropyLoss(), mlp, {"a": pair(50, 1), "b": pair(50, 7), "c": pair(9, 3)}, metrics)
 
 
-def test_the_first_layer_of_a_plane_is_computed_once_for_each_set():
-    def build():
-        return seeded(lambda: nn.Sequential(nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 4)))
-
-    sets = {"train": pair(200, 1, 784), "test": pair(90, 7, 784)}
-    plan = MeasurementPlan(batch_size=64, first_layer=True)
-    description, _ = check_equal_alone(nn.CrossEntropyLoss(), build, sets, plan=plan)
-    assert description.plan.first_layer
+def wide():
+    return seeded(lambda: nn.Sequential(nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 4)))
 
 
-def test_a_plan_is_tuned_once_on_the_main_set_channels_last_included():
-    sets = {"train": (images(40), classes(40, 5)), "test": (images(24) + 1, classes(24, 5, seed=8))}
-    plan = MeasurementPlan(batch_size=16, channels_last=True)
-    check_equal_alone(nn.CrossEntropyLoss(), lambda: seeded(ConvNet), sets, plan=plan)
-    check_equal_alone(nn.CrossEntropyLoss(), lambda: seeded(ConvNet), sets, workload=Workload(compile=False))
+def conv_net():
+    return seeded(ConvNet)
 
 
-@pytest.mark.slow
-def test_compiled_code_fits_the_shapes_of_all_sets():
-    sets = {"train": pair(64, 1), "test": pair(41, 7)}
-    plan = MeasurementPlan(batch_size=32, compile=True)
-    description, _ = check_equal_alone(nn.CrossEntropyLoss(), mlp, sets, plan=plan)
-    assert description.plan.compile
+PICTURES = {"train": (images(40), classes(40, 5)), "test": (images(24) + 1, classes(24, 5, seed=8))}
+
+
+@pytest.mark.parametrize(
+    ("build", "sets", "plan"),
+    [
+        (wide, {"train": pair(200, 1, 784), "test": pair(90, 7, 784)}, MeasurementPlan(64, first_layer=True)),
+        (conv_net, PICTURES, MeasurementPlan(16, channels_last=True)),
+        (conv_net, PICTURES, None),  # tuned once, on the main set
+        pytest.param(
+            mlp,
+            {"train": pair(64, 1), "test": pair(41, 7)},
+            MeasurementPlan(32, compile=True),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["first layer", "channels last", "tuned", "compiled for the shapes of all sets"],
+)
+def test_a_plan_holds_for_all_sets(build, sets, plan):
+    how = {"workload": Workload(compile=False)} if plan is None else {"plan": plan}
+    description, _ = check_equal_alone(nn.CrossEntropyLoss(), build, sets, **how)
+    assert plan is None or description.plan == replace(plan, compiler=description.plan.compiler)
 
 
 def test_statistics_are_recalibrated_on_the_main_set_alone():
     """So the other sets are measured in the network that the main one makes."""
     train, test = (images(40), classes(40, 5)), (3 * images(24) + 1, classes(24, 5, seed=8))
-    options = {"buffers": "recalibrate", "recalibration_batch_size": 8}
-    plane = plane_of(seeded(ConvNet), origin_seed=9)
-    found = measured(opened(nn.CrossEntropyLoss(), seeded(ConvNet), {"a": train, "b": test}, **options), plane)
+    plane = plane_of(conv_net(), origin_seed=9)
+
+    def survey(sets):
+        options = {"buffers": "recalibrate", "recalibration_batch_size": 8}
+        return measured(opened(nn.CrossEntropyLoss(), conv_net(), sets, **options), plane)
+
+    found = survey({"a": train, "b": test})
     note = "the statistics are recalibrated on the data set 'a' alone"
     assert any(note in text for text in found[0].notes)
-    alone = measured(opened(nn.CrossEntropyLoss(), seeded(ConvNet), train, **options), plane)[1]
-    np.testing.assert_array_equal(found[1]["loss"], alone["loss"])
+    np.testing.assert_array_equal(found[1]["loss"], survey(train)[1]["loss"])
     # The other set, where the statistics come from the main one: both as one, of which the first batch recalibrates.
-    swapped = measured(opened(nn.CrossEntropyLoss(), seeded(ConvNet), {"b": test, "a": train}, **options), plane)[1]
+    swapped = survey({"b": test, "a": train})[1]
     assert (np.abs(swapped["loss"] - found[1]["loss@b"]) > 1e-3).any()
     for index, point in enumerate(POINTS):
-        network = at_point(seeded(ConvNet), plane, point)
+        network = at_point(conv_net(), plane, point)
         update_bn(train[0].split(8), network)
         with torch.no_grad():
             expected = nn.functional.cross_entropy(network.eval()(test[0]), test[1])

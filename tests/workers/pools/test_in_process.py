@@ -168,82 +168,77 @@ def test_a_nan_origin_is_deterministic():
         assert values.device == "cpu"
 
 
-class TestDeterminism:
-    def origin(self, loss, again=None, device="cpu", elsewhere=None, **others):
-        first = {"loss": loss, **others}
-        both = (first, dict(first, loss=loss if again is None else again))
-        return OriginValues("a worker", device, OriginMeasurement(both, elsewhere=elsewhere or {}))
-
-    @pytest.mark.parametrize("value", [0.0, 1.0, -3.0, np.nan, np.inf, 1e300])
-    def test_equal_values_pass(self, value):
-        assert check_determinism([self.origin(value), self.origin(value)])["loss"] is value
-
-    @pytest.mark.parametrize(
-        ("one", "other"),
-        [(1.0, 1 + 3e-5), (np.nan, 1.0), (1.0, np.nan), (np.inf, -np.inf), (np.inf, 1e300), (0.0, 3e-7)],
-    )
-    def test_other_values_do_not(self, one, other):
-        with pytest.raises(NondeterministicLossError, match=r"on a worker\. Likely causes"):
-            check_determinism([self.origin(one, other)])
-        with pytest.raises(NondeterministicLossError, match="Make the evaluation deterministic and run again"):
-            check_determinism([self.origin(one), self.origin(other)])
-
-    def test_device_types_may_differ_more(self):
-        check_determinism([self.origin(1.0), self.origin(1 + 5e-5, device="cuda")])
-        with pytest.raises(NondeterministicLossError):
-            check_determinism([self.origin(1.0), self.origin(1 + 3e-4, device="cuda")])
-
-    def test_tiny_losses_are_compared_too(self):
-        """A converged network's loss of 2e-6 that is 4 per cent off was equal while 1e-7 was allowed."""
-        with pytest.raises(NondeterministicLossError, match=r"loss is 2e-06"):
-            check_determinism([self.origin(2e-6, 2.08e-6)])
-        far = {"loss": 5.0}
-        near = self.origin(2e-6, 2e-6 + 4e-8, elsewhere=far)  # rounding of logits, where losses are 5
-        check_determinism([near])
-        with pytest.raises(NondeterministicLossError):
-            check_determinism([self.origin(2e-6, 2e-6 + 8e-8, elsewhere=far)])
-
-    def test_what_is_repeated_over_a_few_batches_counts(self):
-        few = ({"loss": 3.0}, {"loss": 3.001})
-        with pytest.raises(NondeterministicLossError, match=r"loss is 3\.0 and then 3\.001 on a worker"):
-            check_determinism([OriginValues("a worker", "cpu", OriginMeasurement(({"loss": 1.0},), few))])
-
-    def test_every_metric_counts(self):
-        with pytest.raises(NondeterministicLossError, match=r"but accuracy is 0\.5"):
-            check_determinism([self.origin(1.0, accuracy=0.5), self.origin(1.0, accuracy=0.6)])
-        check_determinism([self.origin(1.0, loss_stderr=0.1), self.origin(1.0, loss_stderr=0.1 + 5e-5)])
+def origin(loss, again=None, device="cpu", elsewhere=None, **others):
+    both = ({"loss": loss, **others}, {"loss": loss if again is None else again, **others})
+    return OriginValues("a worker", device, OriginMeasurement(both, elsewhere=elsewhere or {}))
 
 
-class TestChoice:
-    @pytest.mark.parametrize(
-        ("arguments", "error", "text"),
-        [
-            ({"callback_fn": 3}, TypeError, "callback_fn must be a function without arguments, but got int"),
-            ({"device_ids": []}, ValueError, "device_ids must be a list with at least one device id"),
-            ({"device_ids": [1, 1]}, ValueError, "no device id is repeated"),
-            ({"device_ids": [-1]}, ValueError, r"device_ids\[0\] must be an int of at least 0"),
-            ({"device_ids": "0"}, TypeError, "device_ids must be a list of ints or None"),
-            ({"devices_per_worker": 0}, ValueError, "devices_per_worker must be an int of at least 1, but got 0"),
-            ({"workers_per_device": -1}, ValueError, "workers_per_device must be an int of at least 1, but got -1"),
-            ({"devices_per_worker": 1.5}, TypeError, "devices_per_worker must be an int"),
-            ({"workers_per_device": True}, TypeError, "workers_per_device must be an int"),
-            ({"devices_per_worker": 2, "workers_per_device": 3}, ValueError, "one of .* may exceed 1, but got 2 and 3"),
-            (
-                {"device_ids": [0, 1], "devices_per_worker": 3},
-                ValueError,
-                r"device_ids must be ids whose number is a multiple of devices_per_worker=3, but got \[0, 1\]",
-            ),
-            ({"device_ids": [0], "devices_per_worker": 2}, ValueError, r"multiple of devices_per_worker=2, .*\[0\]"),
-            ({"compile": "yes"}, ValueError, 'compile must be True, False or "auto"'),
-            *(({"compile": choice}, TypeError, 'compile must be True, False or "auto"') for choice in (1, None)),
-        ],
-    )
-    def test_arguments_are_checked(self, arguments, error, text):
-        with pytest.raises(error, match=text):
-            open_pool(**{"callback_fn": Paraboloid, "options": MeasurementOptions(), **arguments})
+FAR = {"loss": 5.0}
+OTHER = [(1.0, 1 + 3e-5), (np.nan, 1.0), (1.0, np.nan), (np.inf, -np.inf), (np.inf, 1e300), (0.0, 3e-7)]
+A_FEW = OriginMeasurement(({"loss": 1.0},), ({"loss": 3.0}, {"loss": 3.001}))
 
-    def test_nothing_is_started(self):
-        assert run_script(NOTHING_STARTED, SUPPORT).split() == ["InProcessPool", "measured"]
+
+@pytest.mark.parametrize(
+    "origins",
+    [
+        *([origin(value), origin(value)] for value in (0.0, 1.0, -3.0, np.nan, np.inf, 1e300)),
+        [origin(1.0), origin(1 + 5e-5, device="cuda")],
+        [origin(2e-6, 2e-6 + 4e-8, elsewhere=FAR)],  # rounding of logits, where losses are 5
+        [origin(1.0, loss_stderr=0.1), origin(1.0, loss_stderr=0.1 + 5e-5)],
+    ],
+)
+def test_origins_that_are_equal(origins):
+    assert check_determinism(origins)["loss"] is origins[0].measured.values[0]["loss"]
+
+
+@pytest.mark.parametrize(
+    ("origins", "text"),
+    [
+        *(([origin(one, other)], r"on a worker\. Likely causes") for one, other in OTHER),
+        *(([origin(one), origin(other)], "Make the evaluation deterministic and run again") for one, other in OTHER),
+        ([origin(1.0), origin(1 + 3e-4, device="cuda")], "measured twice"),
+        # A converged network's loss that is 4 per cent off was equal while 1e-7 was allowed.
+        ([origin(2e-6, 2.08e-6)], r"loss is 2e-06"),
+        ([origin(2e-6, 2e-6 + 8e-8, elsewhere=FAR)], r"loss is 2e-06"),
+        ([OriginValues("a worker", "cpu", A_FEW)], r"loss is 3\.0 and then 3\.001 on a worker"),
+        ([origin(1.0, accuracy=0.5), origin(1.0, accuracy=0.6)], r"but accuracy is 0\.5"),
+    ],
+)
+def test_origins_that_differ(origins, text):
+    with pytest.raises(NondeterministicLossError, match=text):
+        check_determinism(origins)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"callback_fn": 3}, TypeError, "callback_fn must be a function without arguments, but got int"),
+        ({"device_ids": []}, ValueError, "device_ids must be a list with at least one device id"),
+        ({"device_ids": [1, 1]}, ValueError, "no device id is repeated"),
+        ({"device_ids": [-1]}, ValueError, r"device_ids\[0\] must be an int of at least 0"),
+        ({"device_ids": "0"}, TypeError, "device_ids must be a list of ints or None"),
+        ({"devices_per_worker": 0}, ValueError, "devices_per_worker must be an int of at least 1, but got 0"),
+        ({"workers_per_device": -1}, ValueError, "workers_per_device must be an int of at least 1, but got -1"),
+        ({"devices_per_worker": 1.5}, TypeError, "devices_per_worker must be an int"),
+        ({"workers_per_device": True}, TypeError, "workers_per_device must be an int"),
+        ({"devices_per_worker": 2, "workers_per_device": 3}, ValueError, "one of .* may exceed 1, but got 2 and 3"),
+        (
+            {"device_ids": [0, 1], "devices_per_worker": 3},
+            ValueError,
+            r"device_ids must be ids whose number is a multiple of devices_per_worker=3, but got \[0, 1\]",
+        ),
+        ({"device_ids": [0], "devices_per_worker": 2}, ValueError, r"multiple of devices_per_worker=2, .*\[0\]"),
+        ({"compile": "yes"}, ValueError, 'compile must be True, False or "auto"'),
+        *(({"compile": choice}, TypeError, 'compile must be True, False or "auto"') for choice in (1, None)),
+    ],
+)
+def test_arguments_are_checked(arguments, error, text):
+    with pytest.raises(error, match=text):
+        open_pool(**{"callback_fn": Paraboloid, "options": MeasurementOptions(), **arguments})
+
+
+def test_nothing_is_started():
+    assert run_script(NOTHING_STARTED, SUPPORT).split() == ["InProcessPool", "measured"]
 
 
 NOTHING_STARTED = """

@@ -181,9 +181,6 @@ def test_random_samples_are_seeded_and_in_order():
     assert first[0] != other[0]
     assert first[0] != list(range(10))
     assert read(DATA, samples="random")[0] == list(range(COUNT))
-
-
-def test_random_samples_of_a_stream_are_refused():
     with pytest.raises(ValueError, match='samples="random" needs a data set that is read by index'):
         read(Stream(), samples="random")
 
@@ -287,17 +284,6 @@ def test_batches_that_are_counted_are_read_however_many_they_are(few_are_endless
     assert read_any(make(batches), MeasurementOptions())[0].count == 84
 
 
-def test_an_iterable_that_can_be_read_once():
-    class Once:
-        def __init__(self):
-            self.batches = iter(batch_list())
-
-        def __iter__(self):
-            return self.batches
-
-    assert read(Once())[0] == list(range(COUNT))
-
-
 def test_ragged_batches_are_kept():
     samples, _ = read_samples(sentence_loader(5), MeasurementOptions())
     assert not samples.can_be_cut
@@ -355,17 +341,42 @@ def collate_pictures(samples):
     return torch.tensor([[float(picture.number)] for picture in pictures]), torch.tensor(numbers)
 
 
-def test_samples_that_only_collate_fn_understands():
-    assert read(DataLoader(PICTURES, batch_size=8, collate_fn=collate_pictures))[0] == list(range(COUNT))
+class Once:
+    """An iterable that can be read once."""
+
+    def __init__(self):
+        self.batches = iter(batch_list())
+
+    def __iter__(self):
+        return self.batches
 
 
-def test_texts_beside_the_numbers():
-    def collate(samples):
-        numbers = torch.tensor([number for _, number in samples])
-        return {"x": numbers[:, None].float(), "names": [str(number) for number in numbers]}, numbers
+@pytest.mark.parametrize(
+    "make",
+    [
+        Once,
+        lambda: DataLoader(PICTURES, batch_size=8, collate_fn=collate_pictures),
+        lambda: (torch.where(INPUTS == 6, torch.nan, INPUTS), TARGETS),
+    ],
+    ids=["once", "objects that only collate_fn understands", "a sample with NaN"],
+)
+def test_all_samples_are_read(make):
+    assert read(make())[0] == list(range(COUNT))
 
-    _, sizes, samples, _ = read(DataLoader(PICTURES, batch_size=8, collate_fn=collate))
-    assert sizes == [8, 8, 8, 6]
+
+def with_texts(samples):
+    numbers = torch.tensor([number for _, number in samples])
+    return {"x": numbers[:, None].float(), "names": [str(number) for number in numbers]}, numbers
+
+
+def of_other_shapes(samples):
+    return torch.ones(len(samples), 2), [torch.ones(number % 3, 4) for _, number in samples]
+
+
+@pytest.mark.parametrize("collate", [with_texts, of_other_shapes])
+def test_texts_and_targets_of_any_shape_are_not_cut(collate):
+    samples, _ = read_samples(DataLoader(PICTURES, batch_size=8, collate_fn=collate), MeasurementOptions())
+    assert [batch.size for batch in samples.batches(None)] == [8, 8, 8, 6]
     assert not samples.can_be_cut
 
 
@@ -395,12 +406,6 @@ class Changing(Stream):
 def noisy_collate(samples):
     inputs, targets = zip(*samples, strict=True)
     return torch.stack(inputs) + torch.rand(1), torch.stack(targets)
-
-
-def test_nan_samples_are_samples():
-    inputs = INPUTS.clone()
-    inputs[3] = torch.nan
-    assert read((inputs, TARGETS))[0] == list(range(COUNT))
 
 
 EMPTY = "dataset must hold at least one sample, but it is empty"
@@ -433,15 +438,6 @@ EMPTY = "dataset must hold at least one sample, but it is empty"
 def test_what_cannot_be_measured(dataset, error, text):
     with pytest.raises(error, match=text):
         read(dataset)
-
-
-def test_targets_of_any_shape_for_each_sample():
-    def collate(samples):
-        return torch.stack([item for item, _ in samples]), [torch.ones(int(number) % 3, 4) for _, number in samples]
-
-    samples, _ = read_samples(DataLoader(DATA, batch_size=8, collate_fn=collate), MeasurementOptions())
-    assert samples.count == COUNT
-    assert not samples.can_be_cut
 
 
 def test_passes_in_smaller_blocks_hold_the_same_samples():
