@@ -84,5 +84,8 @@ def closing_on_failure(item: Any) -> Iterator[None]:
         raise
 
 
+RUN_AGAIN = "What was measured is in the file; run the same call again to go on."
+"""What to do where a run ends before its time."""
+
 IN_THE_WORKER = "In the worker:\n"
 """How the note of an error begins that holds the traceback of the process where it was raised."""

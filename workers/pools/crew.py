@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import NondeterministicLossError, PoolError
+from ..errors import RUN_AGAIN, NondeterministicLossError, PoolError
 from ..evaluator import EvaluatorDescription, PassCost, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
 from ..users_code import warn_user
@@ -257,10 +257,7 @@ class Crew:
         if not self.workers:
             again = " again" if worker.deaths else ""
             end = f"{_died(worker)} could not be started{again}" if was_starting else f" died {_times(worker.deaths)}"
-            raise PoolError(
-                f"the last worker{end}. What was measured is in the file; run the same call again to go on. "
-                f"The last error was: {error}"
-            ) from error
+            raise PoolError(f"the last worker{end}. {RUN_AGAIN} The last error was: {error}") from error
         warn_user(f"{worker.label}{_died(worker)} is given up; {self._others()}. {error}")
 
     def _others(self) -> str:

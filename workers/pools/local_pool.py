@@ -20,7 +20,7 @@ import cloudpickle
 from collectors.files import system
 from collectors.files.local_files import TemporaryFolder
 
-from ..errors import PoolError, closing_on_failure
+from ..errors import RUN_AGAIN, PoolError, closing_on_failure
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
@@ -162,9 +162,7 @@ class LocalActors(Actors):
 
     def _check_alive(self) -> None:
         if death := self._template_death():
-            raise PoolError(
-                f"{death}{self._last_words()}. What was measured is in the file; run the same call again to go on."
-            )
+            raise PoolError(f"{death}{self._last_words()}. {RUN_AGAIN}")
 
     def _send(self, line: Line) -> None:
         """Sends what the connection takes now; for the rest, waits until it takes more."""

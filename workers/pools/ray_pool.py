@@ -13,7 +13,7 @@ from typing import Any
 
 from collectors.files import system
 
-from ..errors import PoolError, closing_on_failure
+from ..errors import RUN_AGAIN, PoolError, closing_on_failure
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
@@ -87,8 +87,7 @@ class RayActors(Actors):
         except OSError as error:
             raise PoolError(
                 f"Ray's raylet on this machine does not answer any more ({error.strerror}). Likely causes: the system "
-                "killed it because memory ran out, or somebody stopped Ray. What was measured is in the file; run the "
-                "same call again to go on."
+                f"killed it because memory ran out, or somebody stopped Ray. {RUN_AGAIN}"
             ) from error
 
 
