@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -14,6 +13,7 @@ from own_processes import processes_of
 from places import SUPPORT
 from ray_environment import AS_OTHERS, FOLDER, without_ray
 from runs import collected
+from scripts import run_python
 from waiting import PATIENCE, wait_until
 
 NETWORK_PARTS = """
@@ -91,22 +91,13 @@ def run(home):
 
 
 @pytest.fixture
-def run_python(home, environment):
-    """Runs a script in a fresh process of that user; it must end well."""
+def run_alone(home, environment):
+    """Runs a script, which must end well and say so, in a fresh process of that user."""
 
-    def execute(script, *arguments, cwd=None):
+    def run(script, *arguments, patience=4 * PATIENCE):  # it starts one Ray after another
         path = home / "script.py"
         path.write_text(script)
-        result = subprocess.run(
-            [sys.executable, str(path), str(SUPPORT), *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE * 4,  # it starts one Ray after another
-            check=False,
-            env=environment,
-            cwd=cwd or home,
-        )
-        assert result.returncode == 0, result.stdout + result.stderr
-        return result.stdout
+        printed = run_python(path, SUPPORT, *arguments, cwd=home, env=environment, patience=patience)
+        assert printed.splitlines()[-1] == "good"
 
-    return execute
+    return run

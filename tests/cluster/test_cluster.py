@@ -3,7 +3,6 @@
 import shutil
 
 import pytest
-import scripts
 from places import SUPPORT
 from waiting import PATIENCE
 
@@ -143,19 +142,14 @@ print("good")
 
 
 @pytest.mark.timeout(10 * PATIENCE)  # as above, twice
-def test_nodes_get_the_code_beside_the_script_and_read_the_run_directory_where_they_can(
-    run, project, home, environment
-):
+def test_nodes_get_the_code_beside_the_script_and_read_the_run_directory_where_they_can(run, project, run_alone):
     """The same cluster serves both: its start takes longest."""
     (project / "my_travel.py").write_text(TRAVELLED)
     (project / "nets").mkdir()
     (project / "nets" / "__init__.py").touch()
     (project / "nets" / "layers.py").write_text("WIDTH = 3\n")
     shutil.copy(SUPPORT / "paraboloid.py", project / "paraboloid_here.py")
-    script = home / "script.py"
-    script.write_text(REACHED + TRAVEL)
-    printed = scripts.run_python(script, SUPPORT, run, project, cwd=home, env=environment, patience=8 * PATIENCE)
-    assert printed.splitlines()[-1] == "good"
+    run_alone(REACHED + TRAVEL, run, project, patience=8 * PATIENCE)
 
 
 GPUS = (
@@ -182,5 +176,5 @@ print("good")
 )
 
 
-def test_the_asked_devices_of_every_node(run_python):
-    assert run_python(GPUS).splitlines()[-1] == "good"
+def test_the_asked_devices_of_every_node(run_alone):
+    run_alone(GPUS)
