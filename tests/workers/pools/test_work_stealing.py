@@ -276,7 +276,7 @@ of_runs = given(KINDS, st.lists(st.sampled_from([0.001, 0.05, 0.05, 2.0]), min_s
 
 
 def each_task_ends_exactly_once(kinds, speeds, data):
-    """Whatever stops or dies, and whatever answers are lost then; where only culprits kill, these alone are given up."""
+    """Whatever stops or dies, and whatever answers that loses; where only culprits kill, these alone are given up."""
     stopped = data.draw(st.sets(st.integers(1, len(speeds) - 1)))
     guilty = data.draw(st.sets(st.integers(0, max(0, len(kinds) - 1)), max_size=5)) if kinds else set()
     blind = data.draw(st.sets(st.integers(0, len(speeds) - 1)))
