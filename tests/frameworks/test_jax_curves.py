@@ -7,12 +7,11 @@ import numpy as np
 import optax
 import pytest
 from cases import open_evaluator
+from curve_tasks import curve_task, fitted_step_by_step
 
 from collectors.jax import JaxNetwork
-from collectors.networks.readers import read_network
 from landscape import evaluate
 from landscape.functions import connect
-from workers.curves.curve import CurveTask, FittingSettings
 from workers.errors import CurveError
 
 LONG = 1e9
@@ -31,16 +30,10 @@ def build(seed=0, loss=jax_cases.per_sample):
     return loss, JaxNetwork(apply, params_of(seed)), (jax_cases.features(), jax_cases.classes()), {}
 
 
-def task_of(evaluator, **settings):
-    ends = [{name: array for name, array in read_network(build(seed)[1]).items()} for seed in (1, 2)]
-    evaluator.load(ends[0], [{name: ends[1][name] - ends[0][name] for name in ends[0]}], {}, far_points=[(1.0,)])
-    return CurveTask(FittingSettings(**settings), *ends, {})
-
-
 @pytest.mark.parametrize("loss", [jax_cases.per_sample, jax_cases.mean_loss])
 def test_adam_is_that_of_optax_however_it_is_cut(loss):
     evaluator = open_evaluator(build(loss=loss))
-    task = task_of(evaluator, steps=8, batch_size=40, learning_rate=0.02)
+    task = curve_task(evaluator, build(1)[1], build(2)[1], steps=8, batch_size=40, learning_rate=0.02)
     found = evaluator.fit_curve(task, None, LONG)
     first, last = params_of(1), params_of(2)
     bend = jax.tree.map(lambda one, other: (one + other) / 2, first, last)
@@ -59,10 +52,7 @@ def test_adam_is_that_of_optax_however_it_is_cut(loss):
         bend = optax.apply_updates(bend, changes)
     expected = np.concatenate([np.ravel(bend[name]) for name in ("first", "head")])
     np.testing.assert_allclose(found.bends[0], expected, atol=2e-5)
-    held = None
-    while held is None or held.step < 8:
-        held = evaluator.fit_curve(task, held, 0.0)
-    np.testing.assert_array_equal(held.bends, found.bends)
+    np.testing.assert_array_equal(fitted_step_by_step(evaluator, task).bends, found.bends)
 
 
 def test_the_loss_along_a_curve_is_lower():
@@ -80,4 +70,4 @@ def test_a_loss_without_gradients_is_named():
 
     evaluator = open_evaluator(build(loss=loss))
     with pytest.raises(CurveError, match=r"JAX cannot differentiate .* once .*Measure\.barrier"):
-        evaluator.fit_curve(task_of(evaluator, steps=1), None, LONG)
+        evaluator.fit_curve(curve_task(evaluator, build(1)[1], build(2)[1], steps=1), None, LONG)

@@ -4,13 +4,13 @@ import keras
 import numpy as np
 import pytest
 from cases import open_evaluator
+from curve_tasks import curve_task, fitted_step_by_step
 from keras_cases import QUIET, data, small_model
 from test_keras_products import gradient_of, perceptron, weights_of
 
 from collectors.networks.readers import describe_network, read_network
 from landscape import Measure, evaluate
 from landscape.functions import connect
-from workers.curves.curve import CurveTask, FittingSettings
 from workers.errors import CurveError
 from workers.measuring.curve_fitting import CurveSamples
 
@@ -18,15 +18,6 @@ pytestmark = QUIET
 
 HERE = {"device_ids": [0], "progress": False}
 LONG = 1e9
-
-
-def task_of(evaluator, first, last, **settings):
-    space = evaluator.description.space
-    parameters, buffers = [info.name for info in space.parameters], [info.name for info in space.buffers]
-    ends = [{name: state[name] for name in parameters} for state in (first, last)]
-    evaluator.load(ends[0], [{info.name: last[info.name] - first[info.name] for info in space.trainable}],
-                   {name: first[name] for name in buffers}, far_points=[(1.0,)])  # fmt: skip
-    return CurveTask(FittingSettings(**settings), *ends, {name: first[name] for name in buffers})
 
 
 def another(state, seed=0):
@@ -62,17 +53,14 @@ def test_a_curve_is_that_of_float64_however_it_is_cut():
     model = perceptron()
     state, before = read_network(model), weights_of(model)
     evaluator = open_evaluator((model, model, data(), None))
-    task = task_of(evaluator, state, another(state), steps=10, batch_size=20, learning_rate=0.02)
+    task = curve_task(evaluator, state, another(state), steps=10, batch_size=20, learning_rate=0.02)
     ends = [np.concatenate([part[info.name].ravel() for info in describe_network(model).trainable]).astype(np.float64)
             for part in (task.first, task.last)]  # fmt: skip
     bend, losses = fitted_in_float64(*ends, evaluator, task.settings)
     whole = evaluator.fit_curve(task, None, LONG)
     np.testing.assert_allclose(whole.bends[0], bend, atol=2e-5)
     np.testing.assert_allclose(whole.losses, losses, rtol=1e-5)
-    held = None
-    while held is None or held.step < 10:
-        held = evaluator.fit_curve(task, held, 0.0)
-    np.testing.assert_array_equal(held.bends, whole.bends)
+    np.testing.assert_array_equal(fitted_step_by_step(evaluator, task).bends, whole.bends)
     # The plane that was loaded is still there, and the network goes back to what it was.
     assert evaluator.measure(np.zeros((1, 1)))["loss"][0] == pytest.approx(
         gradient_of(ends[0], np.float64(data()[0]), data()[1], np.ones(50))[0], rel=1e-5
@@ -85,7 +73,7 @@ def test_batch_normalization_computes_with_the_batch_and_keeps_its_statistics():
     model = small_model(dropout=False)
     state = read_network(model)
     evaluator = open_evaluator((model, model, data(), None))
-    task = task_of(evaluator, state, another(state), steps=2, batch_size=25, seed=4)
+    task = curve_task(evaluator, state, another(state), steps=2, batch_size=25, seed=4)
     found = evaluator.fit_curve(task, None, LONG)
     x, y = data()
     t, rows = task.settings.place(0), task.settings.order(0, 50)[:25]
@@ -98,7 +86,7 @@ def test_batch_normalization_computes_with_the_batch_and_keeps_its_statistics():
     for name, array in read_network(model).items():
         np.testing.assert_array_equal(array, state[name], err_msg=name)
     with pytest.raises(CurveError, match="batches of at least two samples"):
-        evaluator.fit_curve(task_of(evaluator, state, another(state), batch_size=1), None, LONG)
+        evaluator.fit_curve(curve_task(evaluator, state, another(state), batch_size=1), None, LONG)
 
 
 def test_what_has_no_curve():
@@ -107,11 +95,11 @@ def test_what_has_no_curve():
     state = read_network(model)
     evaluator = open_evaluator((model, model, data(), None))
     with pytest.raises(CurveError, match="weights are bfloat16, in which derivatives are rounding"):
-        evaluator.fit_curve(task_of(evaluator, state, state), None, LONG)
+        evaluator.fit_curve(curve_task(evaluator, state, state), None, LONG)
     model = perceptron()
     state = read_network(model)
     evaluator = open_evaluator((model, model, data(), None))
-    task = task_of(evaluator, state, another(state), steps=40, learning_rate=1e30)
+    task = curve_task(evaluator, state, another(state), steps=40, learning_rate=1e30)
     with pytest.raises(CurveError, match=r"not finite at t = 0\.\d+ of the curve, in step \d+ of 40"):
         evaluator.fit_curve(task, None, LONG)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from curve_tasks import curve_task, fitted_step_by_step
 from digits_networks import INPUTS as BATCH_NORM_INPUTS
 from digits_networks import TARGETS as BATCH_NORM_TARGETS
 from digits_networks import build as build_batch_norm
@@ -14,9 +15,8 @@ from torch import nn
 from two_networks import INPUTS, TARGETS, build
 from worker_cases import evaluator_of
 
-from collectors.networks.readers import read_network
 from workers import MeasurementPlan
-from workers.curves.curve import CurveShape, CurveTask, FittingSettings
+from workers.curves.curve import CurveShape, FittingSettings
 from workers.errors import CurveError
 from workers.measuring.curve_fitting import CurveSamples
 from workers.torch.derivatives.curve_fitting import TorchCurveFitter
@@ -29,19 +29,9 @@ def open_evaluator(network, loss=None, data=(INPUTS, TARGETS)):
     return evaluator_of(loss or nn.CrossEntropyLoss(), network, data, plan=PLAN)
 
 
-def make_task(evaluator, a, b, **settings):
-    space = evaluator.description.space
-    first, last = (read_network(item) for item in (a, b))
-    buffers = {info.name: first[info.name] for info in space.buffers}
-    ends = [{info.name: state[info.name] for info in space.parameters} for state in (first, last)]
-    direction = {info.name: ends[1][info.name] - ends[0][info.name] for info in space.trainable}
-    evaluator.load(ends[0], [direction], buffers, far_points=[(1.0,)])
-    return CurveTask(FittingSettings(**settings), *ends, buffers)
-
-
 def fitting(**settings):
     evaluator = open_evaluator(build(2))
-    return evaluator, make_task(evaluator, build(0), build(1), **settings)
+    return evaluator, curve_task(evaluator, build(0), build(1), **settings)
 
 
 def flat(network):
@@ -70,7 +60,7 @@ def test_shares_are_those_of_the_textbook(kind, bends):
 def test_gradient_of_the_bends_is_that_of_finite_differences(kind, bends, t):
     a, b = (build(seed).double() for seed in (0, 1))
     evaluator = open_evaluator(copy.deepcopy(a), data=(INPUTS.double(), TARGETS))
-    task = make_task(evaluator, a, b, shape=CurveShape(kind, bends))
+    task = curve_task(evaluator, a, b, shape=CurveShape(kind, bends))
     samples = CurveSamples(evaluator._main.samples, False, task.settings)
     batch = samples.batch(0)[0]
     random = np.random.default_rng(0)
@@ -97,12 +87,9 @@ def test_steps_are_the_same_however_they_are_cut_and_the_network_stays_as_found(
     a, b, network = build(0), build(1), build(2)
     before = copy.deepcopy(network.state_dict())
     evaluator = open_evaluator(network)
-    task = make_task(evaluator, a, b, steps=12, batch_size=100)
+    task = curve_task(evaluator, a, b, steps=12, batch_size=100)
     whole = evaluator.fit_curve(task, None, LONG)
-    held, cuts = None, 0
-    while held is None or held.step < 12:
-        held, cuts = evaluator.fit_curve(task, held, 0.0), cuts + 1
-    assert cuts == 12
+    held = fitted_step_by_step(evaluator, task)
     for name in ("bends", "first", "second", "losses"):
         np.testing.assert_array_equal(getattr(held, name), getattr(whole, name))
     # The plane that was loaded is still there, and the network goes back to what it was.
@@ -138,7 +125,7 @@ def test_batchnorm_computes_with_the_batch_and_keeps_its_statistics():
     a, b, network = (build_batch_norm(seed) for seed in (0, 1, 2))
     evaluator = open_evaluator(network, data=(BATCH_NORM_INPUTS, BATCH_NORM_TARGETS))
     statistics = {name: buffer.clone() for name, buffer in network.named_buffers()}
-    task = make_task(evaluator, a, b, batch_size=50)
+    task = curve_task(evaluator, a, b, batch_size=50)
     samples = CurveSamples(evaluator._main.samples, False, task.settings)
     batch = samples.batch(0)[0]
     with contextlib.closing(TorchCurveFitter(evaluator._differentiated(), samples, task)) as fitter:
@@ -160,7 +147,7 @@ def test_sparse_embeddings_are_fitted_as_dense_ones():
             torch.manual_seed(seed)
             networks.append(nn.Sequential(nn.Embedding(10, 4, sparse=sparse), nn.Flatten(), nn.Linear(20, 3)).double())
         evaluator = open_evaluator(networks[2], data=(words, torch.arange(8) % 3))
-        losses.append(evaluator.fit_curve(make_task(evaluator, *networks[:2], steps=3), None, LONG).losses)
+        losses.append(evaluator.fit_curve(curve_task(evaluator, *networks[:2], steps=3), None, LONG).losses)
         evaluator.close()
         assert networks[2][0].sparse == sparse
     np.testing.assert_allclose(*losses, rtol=1e-12)
@@ -174,7 +161,7 @@ def test_own_batches_are_kept_where_a_loss_belongs_to_them():
     loader = [(INPUTS[:120], TARGETS[:120]), (INPUTS[120:200], TARGETS[120:200]), (INPUTS[200:], TARGETS[200:])]
     evaluator = open_evaluator(build(2), spread, loader)
     with pytest.warns(UserWarning, match="batches"):
-        task = make_task(evaluator, a, b, steps=6)
+        task = curve_task(evaluator, a, b, steps=6)
     assert evaluator.description.partition_dependent
     samples = CurveSamples(evaluator._main.samples, True, task.settings)
     assert sorted(samples.batch(step)[0].size for step in range(3)) == [80, 100, 120]
@@ -192,7 +179,7 @@ def test_batchnorm_refuses_own_batches_of_one_sample_before_the_first_step():
     loader = [(BATCH_NORM_INPUTS[part], BATCH_NORM_TARGETS[part]) for part in parts]
     with pytest.warns(UserWarning, match="batches"):
         evaluator = open_evaluator(build_batch_norm(2), of_means, loader)
-    task = make_task(evaluator, build_batch_norm(0), build_batch_norm(1), steps=1)
+    task = curve_task(evaluator, build_batch_norm(0), build_batch_norm(1), steps=1)
     with pytest.raises(CurveError, match="batches of at least two samples"):
         evaluator.fit_curve(task, None, LONG)
 
@@ -200,7 +187,7 @@ def test_batchnorm_refuses_own_batches_of_one_sample_before_the_first_step():
 def test_low_precision_is_fitted_in_float32():
     a, b, network = (build(seed).bfloat16() for seed in (0, 1, 2))
     evaluator = open_evaluator(network, data=(INPUTS.bfloat16(), TARGETS))
-    found = evaluator.fit_curve(make_task(evaluator, a, b, steps=3), None, LONG)
+    found = evaluator.fit_curve(curve_task(evaluator, a, b, steps=3), None, LONG)
     assert found.bends.dtype == np.float32
     assert (found.losses < 10).all()
     evaluator.close()

@@ -5,12 +5,12 @@ import contextlib
 import numpy as np
 import pytest
 import torch
+from curve_tasks import curve_task
 from torch import nn
 from worker_cases import evaluator_of, seeded
 
 from collectors.networks.readers import read_network
 from workers.curvature.products import Products, ProductSettings
-from workers.curves.curve import CurveTask, FittingSettings
 from workers.measuring.curve_fitting import CurveSamples
 from workers.torch.derivatives.curve_fitting import TorchCurveFitter
 
@@ -99,9 +99,7 @@ def test_bends_follow_the_gradient_by_one_weight(way):
     for network in build(way):
         evaluator = evaluator_of(nn.CrossEntropyLoss(), network, (INPUTS, TARGETS))
         first = read_network(network)
-        last = {name: value + 0.3 for name, value in first.items()}
-        evaluator.load(first, [{name: last[name] - first[name] for name in first}], {}, far_points=[(1.0,)])
-        task = CurveTask(FittingSettings(), first, last, {})
+        task = curve_task(evaluator, first, {name: value + 0.3 for name, value in first.items()})
         samples = CurveSamples(evaluator._main.samples, False, task.settings)
         with contextlib.closing(TorchCurveFitter(evaluator._differentiated(), samples, task)) as fitter:
             bends = np.full((1, sum(value.size for value in first.values())), 0.1, np.float32)
