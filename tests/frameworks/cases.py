@@ -161,44 +161,50 @@ def own_plane(built, evaluator, seed=0, scale=0.3):
     return parameters, directions, buffers
 
 
-def line_of(network, seed=2):
-    """Returns a network's parameters, one random direction and its buffers."""
-    space, state = describe_network(network), read_network(network)
-    random = np.random.default_rng(seed)
-    direction = {info.name: 0.5 * random.standard_normal(info.shape).astype("f") for info in space.trainable}
-    parameters, buffers = ({info.name: state[info.name] for info in part} for part in (space.parameters, space.buffers))
-    return parameters, direction, buffers
-
-
-# Places on the line of ``line_of``, the first of them the network itself.
-PLACES = (0.0, 0.7, -0.4)
-
-
 def mean_loss(logits, targets):
     """Returns the mean cross entropy of logits, in float64."""
     logits = logits - logits.max(1, keepdims=True)
     return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[np.arange(len(targets)), targets]))
 
 
-def open_recalibrating(built, batch_size, loss_at, differs=1e-3):
-    """Returns an evaluator, whose losses on a line are those of recalibrated statistics, and the line.
+def check_recalibration(built, batch_size, loss_at, differs=1e-3, rtol=1e-5):
+    """Checks losses by recalibrated statistics on a line; returns the network's loss by its own ones.
 
     ``loss_at`` returns the loss of a state in float64; by the own statistics the loss ``differs`` by more than that.
     """
     network = built[1]
-    parameters, direction, buffers = line = line_of(network)
-    state = {name: array.astype(np.float64) for name, array in read_network(network).items()}
-    expected = [
-        loss_at(state | {name: state[name] + place * array for name, array in direction.items()}, batch_size)
-        for place in PLACES
-    ]
+    space, before = describe_network(network), read_network(network)
+    random = np.random.default_rng(2)
+    direction = {info.name: 0.5 * random.standard_normal(info.shape).astype("f") for info in space.trainable}
+    parameters, buffers = (
+        {info.name: before[info.name] for info in part} for part in (space.parameters, space.buffers)
+    )
+    end = {name: array + np.float32(0.5) for name, array in buffers.items() if array.dtype.kind == "f"}
+    state = {name: array.astype(np.float64) for name, array in before.items()}
+
+    def expected(place, share=0.0):
+        """Returns the loss at a place of the line, with a share of the other network's buffers."""
+        moved = {name: state[name] + place * array for name, array in direction.items()}
+        return loss_at(state | moved | {name: state[name] + share / 2 for name in end}, batch_size)
+
     evaluator = open_evaluator(built, buffers="recalibrate", recalibration_batch_size=batch_size)
     evaluator.load(parameters, [direction], buffers)
-    np.testing.assert_allclose(evaluator.measure(np.reshape(PLACES, (3, 1)))["loss"], expected, rtol=1e-5)
+    places = (0.0, 0.7, -0.4)  # the first is the network itself
+    losses = evaluator.measure(np.reshape(places, (3, 1)))["loss"]
+    np.testing.assert_allclose(losses, [expected(place) for place in places], rtol=rtol)
     at_origin = evaluator.measure_state(parameters, None)["loss"]
-    np.testing.assert_allclose(at_origin, expected[0], rtol=1e-5)
-    assert abs(evaluator.measure_state(parameters, buffers)["loss"] / at_origin - 1) > differs
-    return evaluator, line
+    np.testing.assert_allclose(at_origin, expected(0.0), rtol=rtol)
+    own = evaluator.measure_state(parameters, buffers)["loss"]
+    assert abs(own / at_origin - 1) > differs
+    # Between two networks each keeps its own.
+    evaluator.load(parameters, [direction], buffers, [end])
+    *at_ends, middle = evaluator.measure(np.array([[0.0], [1.0], [0.5]]))["loss"]
+    last = {name: parameters[name] + direction.get(name, np.float32(0)) for name in parameters}
+    np.testing.assert_allclose(at_ends, [own, evaluator.measure_state(last, buffers | end)["loss"]], rtol=rtol / 10)
+    np.testing.assert_allclose(middle, expected(0.5, 0.5), rtol=rtol)
+    evaluator.close()
+    assert_unchanged(network, before)
+    return own
 
 
 def assert_unchanged(network, before):

@@ -3,80 +3,48 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import jax_cases
 import numpy as np
 import pytest
-from cases import open_evaluator, own_plane
+from cases import check_recalibration, mean_loss, open_evaluator, own_plane
 from flax import linen
 from measured_planes import measure_plane
 
 from collectors.jax import JaxNetwork
-from collectors.networks.readers import read_network
 from workers.errors import CallbackFunctionError, SamplesError
 
-POINT = [0.7, -0.4]
 OPTIONS = {"buffers": "recalibrate", "recalibration_batch_size": 16}
 
 
-def normalized_alike(hidden, scale, bias):
+def normalized_alike(hidden, scale, bias, batch_size):
     """Returns hidden values that are normalized by the mean, over batches, of the means and variances of each."""
     axes = tuple(range(hidden.ndim - 1))
-    parts = [hidden[start : start + 16] for start in range(0, len(hidden), 16)]
+    parts = [hidden[start : start + batch_size] for start in range(0, len(hidden), batch_size)]
     mean = np.mean([part.mean(axes) for part in parts], axis=0)
     variance = np.mean([part.var(axes) for part in parts], axis=0)
     return (hidden - mean) / np.sqrt(variance + 1e-5) * scale + bias
 
 
-def linen_loss(state):
-    kernel = {"kernel": state["Conv_0.kernel"], "bias": state["Conv_0.bias"]}
+def linen_loss(state, batch_size):
+    kernel = {name: np.float32(state[f"Conv_0.{name}"]) for name in ("kernel", "bias")}
     hidden = np.asarray(linen.Conv(4, (3, 3)).apply({"params": kernel}, jax_cases.images()), np.float64)
-    hidden = np.maximum(normalized_alike(hidden, state["BatchNorm_0.scale"], state["BatchNorm_0.bias"]), 0)
-    outputs = hidden.mean((1, 2)) @ state["Dense_0.kernel"] + state["Dense_0.bias"]
-    return float(jax_cases.mean_loss(jnp.asarray(outputs), jax_cases.classes()))
+    hidden = normalized_alike(hidden, state["BatchNorm_0.scale"], state["BatchNorm_0.bias"], batch_size)
+    outputs = np.maximum(hidden, 0).mean((1, 2)) @ state["Dense_0.kernel"] + state["Dense_0.bias"]
+    return mean_loss(outputs, jax_cases.classes())
 
 
-def nnx_loss(state):
+def nnx_loss(state, batch_size):
     hidden = jax_cases.features().astype(np.float64)
     for layer in ("layers.0", "layers.1"):
         hidden = np.maximum(hidden @ state[f"{layer}.kernel"] + state[f"{layer}.bias"], 0)
-    hidden = normalized_alike(hidden, state["norm.scale"], state["norm.bias"])
-    outputs = hidden @ state["head.kernel"] + state["head.bias"]
-    return float(jax_cases.mean_loss(jnp.asarray(outputs), jax_cases.classes()))
+    hidden = normalized_alike(hidden, state["norm.scale"], state["norm.bias"], batch_size)
+    return mean_loss(hidden @ state["head.kernel"] + state["head.bias"], jax_cases.classes())
 
 
 @pytest.mark.parametrize(("build", "loss"), [(jax_cases.build_linen, linen_loss), (jax_cases.build_nnx, nnx_loss)])
 def test_statistics_are_the_mean_over_batches_at_each_point(build, loss):
-    built = build()
-    before = read_network(built[1])
-    evaluator = open_evaluator(built, 40, **OPTIONS)
-    plane = own_plane(built, evaluator)
-    evaluator.load(*plane)
-    values = evaluator.measure(np.array([POINT, [0.0, 0.0]]))["loss"]
-    origin, directions, buffers = plane
-    moved = {
-        name: value + sum(x * d[name] for x, d in zip(POINT, directions, strict=True) if name in d)
-        for name, value in origin.items()
-    }
-    np.testing.assert_allclose(values, [loss(moved), loss(origin)], rtol=2e-5)
-    assert evaluator.measure_state(origin, None)["loss"] == pytest.approx(loss(origin), rel=2e-5)
-    own = open_evaluator(build(), 40)
-    fixed = measure_plane(own, plane, np.zeros((1, 2)))["loss"][0]
-    assert evaluator.measure_state(origin, buffers)["loss"] == pytest.approx(fixed, rel=1e-6)
-    assert fixed != pytest.approx(values[1], rel=1e-3)
-    # Between two networks each keeps its own.
-    end = {name: value + np.float32(0.5) for name, value in buffers.items() if value.dtype.kind == "f"}
-    evaluator.load(origin, directions[:1], buffers, [end])
-    at_ends = evaluator.measure(np.array([[0.0], [1.0], [0.5]]))["loss"]
-    last, middle = (
-        {name: value + place * directions[0].get(name, np.float32(0)) for name, value in origin.items()}
-        for place in (1.0, 0.5)
-    )
-    own = evaluator.measure_state(origin, buffers)["loss"], evaluator.measure_state(last, {**buffers, **end})["loss"]
-    np.testing.assert_allclose(at_ends, [*own, loss(middle)], rtol=2e-5)
-    evaluator.close()
-    for name, value in read_network(built[1]).items():
-        np.testing.assert_array_equal(value, before[name])
+    own = check_recalibration(build(), 16, loss, rtol=2e-5)
+    assert own == pytest.approx(jax_cases.own_loss(build()), rel=1e-6)
 
 
 def test_a_momentum_of_many_digits():

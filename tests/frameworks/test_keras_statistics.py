@@ -3,10 +3,9 @@
 import keras
 import numpy as np
 import pytest
-from cases import assert_unchanged, mean_loss, open_evaluator, open_recalibrating
+from cases import check_recalibration, mean_loss, open_evaluator
 from keras_cases import QUIET, data
 
-from collectors.networks.readers import read_network
 from workers.errors import SamplesError
 
 pytestmark = QUIET
@@ -73,18 +72,7 @@ def loss_at(state, batch_size):
 @pytest.mark.parametrize(("batch_size", "renorm"), [(50, False), (16, False), (7, False), (16, True)])
 def test_statistics_are_averaged_over_the_batches_and_the_uses_of_a_layer(batch_size, renorm):
     network = built(renorm=renorm)
-    before = read_network(network)
-    built_anew = (network, network, data(), None)
-    evaluator, (parameters, direction, buffers) = open_recalibrating(built_anew, batch_size, loss_at, differs=1e-2)
-    # Between two networks each keeps its own.
-    end = {name: array + np.float32(0.5) for name, array in buffers.items() if name.startswith("norm/")}
-    evaluator.load(parameters, [direction], buffers, [end])
-    at_ends = evaluator.measure(np.array([[0.0], [1.0]]))["loss"]
-    moved = {name: parameters[name] + direction.get(name, np.float32(0)) for name in parameters}
-    own = evaluator.measure_state(parameters, buffers)["loss"], evaluator.measure_state(moved, buffers | end)["loss"]
-    np.testing.assert_allclose(at_ends, own, rtol=1e-6)
-    evaluator.close()
-    assert_unchanged(network, before)
+    check_recalibration((network, network, data(), None), batch_size, loss_at, differs=1e-2)
     assert (network.norm.momentum, network.norm.renorm, "call" in vars(network.norm)) == (0.99, renorm, False)
 
 

@@ -4,7 +4,7 @@ import mindspore
 import mindspore_cases
 import numpy as np
 import pytest
-from cases import assert_unchanged, mean_loss, open_evaluator, open_recalibrating
+from cases import assert_unchanged, check_recalibration, mean_loss, open_evaluator
 from mindspore import nn
 
 from collectors.networks.readers import read_network
@@ -75,17 +75,15 @@ def loss_at(state, batch_size):
 def test_statistics_are_averaged_over_the_batches(mode, batch_size):
     callback = built()
     network = callback[1]
-    before, training = read_network(network), network.first.training
-    evaluator, _ = open_recalibrating(callback, batch_size, loss_at)
-    evaluator.close()
-    assert_unchanged(network, before)
+    training = network.first.training
+    check_recalibration(callback, batch_size, loss_at)
     assert (network.first.momentum, network.second.momentum) == (pytest.approx(0.1), 0.5)
     assert (network.first.bn_train.momentum, network.first.training) == (pytest.approx(0.1), training)
 
 
 def test_a_network_that_computes_its_loss(mode):
     _, network, _, _ = built()
-    open_recalibrating((None, mindspore_cases.WithOwnLoss(network), (X, Y), {}), 16, loss_at)
+    check_recalibration((None, mindspore_cases.WithOwnLoss(network), (X, Y), {}), 16, loss_at)
 
 
 def test_a_layer_that_is_used_twice_is_refused(mode):
