@@ -92,8 +92,13 @@ def test_a_point_is_the_network_at_these_weights(loaded):
         moved[info.name] = shifted.astype(origin[info.name].dtype)
     state = evaluator.measure_state(moved, buffers)
     assert state["loss"] == pytest.approx(point["loss"][0], rel=1e-4)
+    others = {name: array + np.float32(0.5) if array.dtype.kind == "f" else array for name, array in buffers.items()}
+    own = evaluator.measure_state(moved, others)["loss"]
+    assert (own == pytest.approx(state["loss"], rel=1e-4)) == all(others[name] is buffers[name] for name in buffers)
     assert evaluator.measure_state(moved, None)["loss"] == pytest.approx(state["loss"], rel=1e-6)  # the plane's buffers
     assert state["loss"] != pytest.approx(evaluator.measure(np.zeros((1, 2)))["loss"][0], rel=1e-4)
+    np.testing.assert_array_equal(evaluator.measure(np.array([[0.4, -0.7]]))["loss"], point["loss"])  # still loaded
+    assert {values.shape for values in evaluator.measure(np.empty((0, 2))).values()} == {(0,)}
 
 
 def test_smaller_batches_give_the_same_values(case):

@@ -292,31 +292,6 @@ def test_what_a_network_takes_out_of_a_batch_is_there_at_the_next_point():
     np.testing.assert_array_equal(measure_plane(taking, plane, POINTS)["loss"], expected)
 
 
-def test_no_points_give_no_values():
-    values = measure_plane(classifier(), plane_of(mlp()), np.zeros((0, 2)))
-    assert {name: value.shape for name, value in values.items()} == {"loss": (0,), "loss_stderr": (0,)}
-
-
-def test_measure_state_leaves_the_plane_in_place():
-    loss, network, dataset = case("batchnorm")
-    evaluator = evaluator_of(loss, network, dataset)
-    plane = plane_of(network)
-    evaluator.load(*plane)
-    before = evaluator.measure(POINTS)
-    other = seeded(ConvNet, seed=8)
-    with torch.no_grad():
-        other.features[1].running_mean.add_(1.0)
-    own = evaluator.measure_state(*state_of(other))
-    on_plane = evaluator.measure_state(state_of(other)[0], None)
-    with_plane_buffers = at_point(other, (state_of(other)[0], [], plane[2]), ())
-    np.testing.assert_allclose(own["loss"], direct_loss(loss, other.eval(), dataset), rtol=1e-5)
-    np.testing.assert_allclose(on_plane["loss"], direct_loss(loss, with_plane_buffers, dataset), rtol=1e-5)
-    assert abs(own["loss"] - on_plane["loss"]) > 1e-3
-    after = evaluator.measure(POINTS)
-    for name in before:
-        assert before[name].tobytes() == after[name].tobytes()
-
-
 def test_order_and_company_of_points_change_nothing():
     loss, network, dataset = case("batchnorm")
     evaluator = evaluator_of(loss, network, dataset)
