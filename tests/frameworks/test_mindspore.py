@@ -12,9 +12,8 @@ import mindspore.dataset as pipelines
 import numpy as np
 import pytest
 import torch
-from cases import mean_loss, own_values
+from cases import mean_loss, open_evaluator, own_plane, own_values
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
-from measured_planes import measure_plane
 from mindspore import nn, ops
 from mindspore.train import Accuracy, Loss, Model
 from mindspore_cases import (
@@ -173,14 +172,11 @@ def test_a_loss_that_looks_at_the_weights_is_not_copied(pynative):
             penalty = ops.square(self.network.classifier.weight).sum()
             return self.get_loss(ops.cross_entropy(outputs, targets, reduction="none")) + penalty
 
-    evaluator = make_evaluator((Penalty(), network, dataset(), {}), MeasurementSetup())
-    space, state = evaluator.description.space, read(network)
-    direction = {info.name: np.zeros(info.shape, np.float32) for info in space.trainable}
-    direction["classifier.weight"] += state["classifier.weight"]
-    origin = {info.name: state[info.name] for info in space.parameters}
-    buffers = {info.name: state[info.name] for info in space.buffers}
-    value = measure_plane(evaluator, (origin, [direction], buffers), np.array([[1.0]]))["loss"][0]
+    evaluator = open_evaluator((Penalty(), network, dataset(), {}))
+    evaluator.load(*own_plane((None, network), evaluator))
+    state = read(network)
     doubled = {**state, "classifier.weight": 2 * state["classifier.weight"]}
+    value = evaluator.measure_state(doubled, None)["loss"]
     assert value == pytest.approx(torch_loss(doubled) + np.square(doubled["classifier.weight"]).sum(), rel=1e-5)
 
 
