@@ -20,11 +20,7 @@ from ..samples.samples import Samples
 from ..samples.sources import Stream
 
 
-def read_keras_samples(
-    dataset: Any,
-    options: MeasurementOptions,
-    memory: SampleMemory = SampleMemory(),  # noqa: B008
-) -> tuple[Samples, list[str]]:
+def read_keras_samples(dataset: Any, options: MeasurementOptions, memory: SampleMemory) -> tuple[Samples, list[str]]:
     """Reads samples once, in order, with targets as of ``split_batch``; returns them with notes for the user."""
     of_torch = sys.modules.get("torch.utils.data")
     if _is_tuple_of_arrays(dataset):

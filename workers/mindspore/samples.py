@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 from collections.abc import Iterator
@@ -15,24 +14,25 @@ from ..errors import SamplesError
 from ..evaluator import SampleMemory
 from ..measurement_options import MeasurementOptions
 from ..samples.array_samples import read_array_samples
-from ..samples.random_state import random_state_kept
 from ..samples.samples import Samples
 from ..samples.sources import Stream, read_source, stream_source
 from ..users_code import warn_and_note
 
 
 def read_mindspore_samples(
-    dataset: object,
-    options: MeasurementOptions,
-    memory: SampleMemory = SampleMemory(),  # noqa: B008
+    dataset: object, options: MeasurementOptions, memory: SampleMemory
 ) -> tuple[Samples, list[str]]:
     """Reads samples once, in data-set order without shuffling, as arrays; a pipeline's last column is the target."""
     if not isinstance(dataset, pipelines.Dataset):
         return read_array_samples(dataset, options, memory)
     notes: list[str] = []
     stream = Stream(functools.partial(_batches, _straightened(copy.deepcopy(dataset), notes), options.seed))
-    with _random_state_kept():
+    # MindSpore seeds Python's and NumPy's generators along with its own; who reads the data sets puts these back.
+    seed = pipelines.config.get_seed()
+    try:
         return read_source(stream_source(stream, options), options, notes, memory), notes
+    finally:
+        pipelines.config.set_seed(seed)
 
 
 def _batches(dataset: Any, seed: int) -> Iterator[Any]:
@@ -47,17 +47,6 @@ def _batches(dataset: Any, seed: int) -> Iterator[Any]:
         if np.ndim(targets) == 0:
             raise SamplesError("dataset must give batches, but gave single samples; end it with .batch(...).")
         yield inputs[0] if len(inputs) == 1 else tuple(inputs), targets
-
-
-@contextlib.contextmanager
-def _random_state_kept() -> Iterator[None]:
-    # MindSpore seeds Python's and NumPy's generators along with its own.
-    seed = pipelines.config.get_seed()
-    with random_state_kept():
-        try:
-            yield
-        finally:
-            pipelines.config.set_seed(seed)
 
 
 def _straightened(node: Any, notes: list[str]) -> Any:
