@@ -19,8 +19,7 @@ from ..measuring.totals import Total, check_metrics
 from ..samples.batches import cut
 from ..samples.data_sets import read_sets
 from ..users_code import warn_and_note
-from .loss import BatchLoss, SampleLoss, find_loss, rounding_notes
-from .metrics import make_metrics
+from .losses import BatchLoss, SampleLoss, find_loss, make_metrics, rounding_notes
 from .network import KerasNetwork
 from .products import KINDS, KerasProducts
 from .samples import read_keras_samples

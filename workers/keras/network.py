@@ -38,18 +38,14 @@ class Prediction:
 
 
 class KerasNetwork:
-    """A Keras network on the PyTorch, JAX or TensorFlow back end (``ArrayNetwork``).
+    """A Keras network on the PyTorch, JAX or TensorFlow back end (``ArrayNetwork``)."""
 
-    Args:
-        network: the user's.
-        following: its normalization layers that compute with the statistics of each batch.
-        precision: "bfloat16" lets layers of float32 compute as under the policy "mixed_bfloat16".
-
-    Raises:
-        ValueError: the back end is one that was never tried, or the precision changes nothing.
-    """
-
-    def __init__(self, network: Any, following: Sequence[Any] = (), precision: str = "float32") -> None:
+    def __init__(
+        self,
+        network: Any,
+        following: Sequence[Any] = (),  # its normalization layers that compute with the statistics of each batch
+        precision: str = "float32",  # "bfloat16" lets layers of float32 compute as under the policy "mixed_bfloat16"
+    ) -> None:
         self.back_end = str(keras.backend.backend())
         if self.back_end not in _BACK_ENDS:
             raise ValueError(
@@ -113,11 +109,7 @@ class KerasNetwork:
         return bool(self._following)
 
     def normalized_by_batch(self, inputs: Any) -> KerasNetwork:
-        """Returns the same network, with the batch's statistics in those layers that have them while it trains.
-
-        Args:
-            inputs: of a few samples, on which it is tried.
-        """
+        """Returns the network with the batch's statistics where it has them in a training, as a few samples show."""
 
         def find(*given: Any, **named: Any) -> list[Any]:
             return following_layers(self._network, _given(given, named))
@@ -263,10 +255,8 @@ def attach_masks(outputs: Any, masks: Sequence[Any]) -> None:
 
 
 def following_layers(network: Any, inputs: Any) -> list[Any]:
-    """Returns the layers whose statistics follow the batches of a training, in which the network is called once.
-
-    While Keras trains, layers that are frozen or called with ``training=False`` keep theirs.
-    """
+    """Returns the layers whose statistics follow the batches of a training, in which the network is called once."""
+    # While Keras trains, layers that are frozen or called with ``training=False`` keep theirs.
     found = []
     layers = [
         layer
