@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import jax
@@ -30,15 +30,7 @@ from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet, naming_set, read_sets
 from ..samples.samples import Samples
 from ..users_code import warn_and_note
-from .functions import (
-    POINTS_AT_ONCE,
-    CompiledFunctions,
-    Placement,
-    Plane,
-    find_device,
-    measurement_settings,
-    outputs_of,
-)
+from .functions import POINTS_AT_ONCE, CompiledFunctions, Placement, Plane, find_device, outputs_of
 from .losses import JaxTotal, SampleTotal, find_metrics, make_totals
 from .products import JaxProducts
 
@@ -270,8 +262,12 @@ class JaxEvaluator(NetworkEvaluator):
             self._points_at_once[item.name] = self._functions.points_at_once(plane, batch, self._keys)
         return self._points_at_once[item.name]
 
-    def settings(self) -> contextlib.AbstractContextManager[None]:
-        return measurement_settings(self._placement.device)
+    @contextlib.contextmanager
+    def settings(self) -> Iterator[None]:
+        """On the device, in full float32 precision; NaN is a value like any other."""
+        precision = jax.default_matmul_precision("highest")
+        with jax.default_device(self._placement.device), precision, jax.debug_nans(False), jax.debug_infs(False):
+            yield
 
 
 def _add_up(

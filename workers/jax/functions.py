@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -146,14 +145,6 @@ def outputs_of(network: NamedArrays, state: Mapping[str, Any], inputs: Any) -> A
     """Returns a network's outputs, those of fewer digits than float32 as float32, for losses and metrics."""
     outputs = call_network(functools.partial(network.call, state), inputs)
     return jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if low_precision(leaf) else leaf, outputs)
-
-
-@contextlib.contextmanager
-def measurement_settings(device: Any) -> Iterator[None]:
-    """On the device, in full float32 precision; NaN is a value like any other."""
-    precision = jax.default_matmul_precision("highest")
-    with jax.default_device(device), precision, jax.debug_nans(False), jax.debug_infs(False):
-        yield
 
 
 def find_device(device: str, notes: list[str]) -> Any:

@@ -27,17 +27,14 @@ _OTHER = {
 
 
 class Derivatives:
-    """Derivatives by the weights, forwards over backwards, compiled for each length of a batch.
-
-    Args:
-        names: of the weights, in the order in which derivatives are returned.
-        run: returns the outputs of weights by name, what else a network has, and inputs.
-        total: returns the sum of losses and its weight of outputs, targets and the number of samples.
-        matrix: of which there are products.
-    """
+    """Derivatives by the weights, forwards over backwards, compiled for each length of a batch."""
 
     def __init__(
-        self, names: Sequence[str], run: Callable[..., Any], total: Callable[..., Any], matrix: Matrix = "hessian"
+        self,
+        names: Sequence[str],  # of the weights, in the order in which derivatives are returned
+        run: Callable[..., Any],  # from weights by name, what else a network has, and inputs to outputs
+        total: Callable[..., Any],  # from outputs, targets and how many samples to the sum of losses and its weight
+        matrix: Matrix = "hessian",  # of which there are products
     ) -> None:
         def numerator(weights: _Arrays, rest: Any, inputs: Any, targets: Any, size: Any) -> Any:
             return total(run(weights, rest, inputs), targets, size)
