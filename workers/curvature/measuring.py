@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,10 +77,8 @@ class CurvatureValues:
 
 
 @one_blas_thread()
-def measure_curvature(
-    products: Products, settings: CurvatureSettings, *, memory: float = float("inf"), notes: Sequence[str] = ()
-) -> CurvatureValues:
-    """Returns the curvature; ``memory`` is bytes for vectors. CurvatureError: no number, too many pairs, no memory."""
+def _measured(products: Products, shares: ShareProducts, settings: CurvatureSettings) -> CurvatureValues:
+    memory, notes = shares.memory_for_vectors, list(shares.notes)
     gradient = products.gradient() if np.isfinite(products.loss) else np.full(1, np.nan)
     gradient_norm = length(gradient)
     if not np.isfinite(gradient_norm):
@@ -99,9 +96,8 @@ def measure_curvature(
         memory=memory,
         gradient=gradient,
     )
-    texts = list(notes)
     if not ends.converged.all():
-        texts.append(
+        notes.append(
             f"{int((~ends.converged).sum())} of {len(ends.values)} eigenpairs are not within the tolerance after "
             f"{ends.products} products: see their residuals, raise max_products or tolerance."
         )
@@ -120,7 +116,7 @@ def measure_curvature(
         trace,
         density,
         products.count,
-        tuple(texts),
+        tuple(notes),
     )
 
 
@@ -132,7 +128,7 @@ def measure_state_curvature(
     products = Products(shares, weights_length_of(parameters, shares.layout))
     if check and np.isfinite(products.loss):
         check_products(products, settings.seed)
-    return measure_curvature(products, settings, notes=shares.notes, memory=shares.memory_for_vectors)
+    return _measured(products, shares, settings)
 
 
 def weights_length_of(parameters: State, layout: Layout) -> float:
