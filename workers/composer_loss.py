@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from collectors.validation import check_instance
 
 from .samples.sources import Stream
-from .torch.own_loss import OwnLoss, composer_step
+from .torch.losses import OwnLoss, composer_step
 
 try:
     import composer

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from collectors.networks.batches import map_leaves
 
 from .errors import CallbackFunctionError
-from .torch.own_loss import OwnLoss
+from .torch.losses import OwnLoss
 from .users_code import warn_user
 
 STAGES = ("validation", "training")

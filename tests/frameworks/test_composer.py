@@ -27,7 +27,7 @@ from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
 from workers.composer_loss import evaluator_from
 from workers.measurement_plan import MeasurementPlan
-from workers.torch.own_loss import composer_step
+from workers.torch.losses import composer_step
 
 STEPS = {"unit": "step", "intervals": [[0, 2, 4, 6, 12]]}
 EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2, 3]]}

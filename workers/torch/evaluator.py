@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -30,8 +30,8 @@ from ..measuring.memory_shortage import shortage_text
 from ..measuring.network_evaluator import NetworkEvaluator
 from ..measuring.sample_loss import as_columns
 from ..measuring.streamed import StreamedMeasurement
-from ..measuring.totals import Pending, Total, add_up
-from ..samples.batches import Batch, float64_device, in_float64
+from ..measuring.totals import Total, add_up
+from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet, naming_set, read_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import moved_on_use_note, place_samples
@@ -43,13 +43,30 @@ from .derivatives.products import TorchProducts, check_products
 from .derivatives.weight_copies import SAMPLES_TRIED, weight_copies_warning
 from .forward import ForwardPass
 from .gradients import Gradients, without_graph
-from .losses import OutputMetric, make_metrics, place_loss
+from .losses import (
+    OutputMetric,
+    OwnMetric,
+    PendingPoint,
+    make_metrics,
+    own_loss_of,
+    pending_point,
+    place_loss,
+    read_points,
+)
 from .moves import NetworkInPlace
-from .own_loss import OwnMetric, own_loss_of
 from .placement import bring_weights, device_of, find_placement
 from .planning import NetworkPlanning, few_within_memory
-from .precision import at_least_float32, check_precision, with_float32_weights
-from .settings import SAME_DRAWS, RandomNumbers, check_at_hand, measurement_settings, normalization_layers, recalibrate
+from .settings import (
+    SAME_DRAWS,
+    RandomNumbers,
+    at_least_float32,
+    check_at_hand,
+    check_precision,
+    measurement_settings,
+    normalization_layers,
+    recalibrate,
+    with_float32_weights,
+)
 from .snapshot import NetworkSnapshot
 from .user_data import changes_batches, copied, read_user_data
 
@@ -249,22 +266,12 @@ class TorchEvaluator(NetworkEvaluator):
 
     def _choose_plan(self, setup: MeasurementSetup) -> tuple[str, ...]:
         """Chooses how the network is run, within memory; returns the names of what is measured."""
-        main, *further = self._sets
-        planning = NetworkPlanning(
-            self._module,
-            self._placement,
-            self._forward_pass,
-            main.loss,
-            self._metrics,
-            self.settings,
-            [item.samples for item in further],
-        )
+        main = self._main
+        planning = NetworkPlanning(self._module, self._placement, self._forward_pass, self.settings, self._sets)
         moved = any(item.samples.moved_on_use for item in self._sets)
         on_host = self._options.buffers == "recalibrate" or self._placement.is_kept or moved
         on_host |= main.samples.passes is not None or self.draws_alike or self._gradients.are_on
-        self._forward, self._first_layer = planning.choose(
-            main, setup, self._moves, self._placed, stays_on_device=not on_host
-        )
+        self._forward, self._first_layer = planning.choose(setup, self._moves, self._placed, on_host=on_host)
         self._settled_forward, self._settled_for_own_batches = self._forward, main.keeps_batches
         self._threads, before = main.plan.threads, main.plan.batch_size
         with self.settings():
@@ -357,44 +364,6 @@ class TorchEvaluator(NetworkEvaluator):
         if self._options.buffers == "recalibrate" and self._normalization and not self._moves.is_at_network:
             batches = self._batches_for_statistics(self._options, roughly)
             recalibrate(self._numbers.numbered(self.forward_here()), self._normalization, batches)
-
-
-@dataclass(frozen=True)
-class PendingPoint:
-    # On the device if it has float64, shape (numbers,); those of the parts, then the losses of samples.
-    numbers: torch.Tensor
-    parts: Sequence[Pending]  # how the results are made of them
-
-
-def pending_point(parts: Sequence[Pending], device: torch.device) -> PendingPoint:
-    numbers = [number for part in parts for number in part.numbers]
-    if any(isinstance(number, torch.Tensor) for number in numbers):
-        place = float64_device(device)
-        as_tensors = [
-            in_float64(number).to(place)
-            if isinstance(number, torch.Tensor)
-            else torch.as_tensor(number, dtype=torch.float64, device=place)
-            for number in numbers
-        ]
-        samples = [values.to(as_tensors[0]) for part in parts for values in part.samples.values()]
-        return PendingPoint(torch.cat([torch.stack(as_tensors), *samples]), parts)
-    return PendingPoint(torch.tensor([float(number) for number in numbers], dtype=torch.float64), parts)
-
-
-def read_points(points: Sequence[PendingPoint]) -> list[dict[str, Any]]:
-    """Returns the results of all points after one transfer, with the losses of samples where these are kept."""
-    if not points:
-        return []
-    results: list[dict[str, Any]] = []
-    for point, row in zip(points, torch.stack([point.numbers for point in points]).cpu().numpy(), strict=True):
-        samples = [item for part in point.parts for item in part.samples.items()]
-        sizes = [*(len(part.numbers) for part in point.parts), *(len(values) for _, values in samples)]
-        pieces = iter(np.split(row, np.cumsum(sizes)[:-1]))
-        results.append({})
-        for part, piece in zip(point.parts, pieces, strict=False):
-            results[-1] |= part.finish(piece.tolist())
-        results[-1] |= {name: piece for (name, _), piece in zip(samples, pieces, strict=True)}
-    return results
 
 
 EVALUATOR = TorchEvaluator

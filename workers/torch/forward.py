@@ -14,9 +14,8 @@ from ..measuring.memory_shortage import is_memory_shortage
 from ..measuring.totals import Total, low_precision_note
 from ..samples.batches import Batch
 from .gradients import Gradients, lacks_gradients, without_graph
-from .losses import WeighedMean, label_means, split_into_samples
-from .own_loss import OwnLoss, StepResult
-from .precision import Float32Losses, at_least_float32, in_bfloat16
+from .losses import OwnLoss, StepResult, WeighedMean, label_means, split_into_samples
+from .settings import Float32Losses, at_least_float32, in_bfloat16
 
 
 class ForwardPass:

@@ -17,7 +17,7 @@ from collectors.networks.weight_space import State, TensorInfo, WeightSpace
 
 from ..errors import CallbackFunctionError
 from ..samples.batches import float64_device
-from .snapshot import collapsed
+from .snapshot import collapsed, set_values
 
 _SMALL = 1 << 16  # elements; below that a tensor costs more for being one than for its values
 
@@ -84,11 +84,11 @@ class NetworkInPlace:
     def set_state(self, parameters: State, buffers: State | None) -> None:
         """Sets every parameter, and the buffers unless None, to the given values."""
         for name, target in self._parameters.items():
-            _write(target, to_tensor(parameters[name]))
+            set_values(target, to_tensor(parameters[name]))
         self.reset_buffers()
         if buffers is not None:
             for name, target in self._buffers.items():
-                _write(target, to_tensor(buffers[name]))
+                set_values(target, to_tensor(buffers[name]))
 
     def name_of(self, tensor: torch.Tensor) -> str | None:
         """Returns the name of a parameter, of tied ones the first; None for a tensor that is no whole one."""
@@ -99,7 +99,7 @@ class NetworkInPlace:
     def return_to_origin(self) -> None:
         """Sets every parameter and buffer, the frozen ones too, to the origin's."""
         for name, values in self._fixed.items():
-            _write(self._parameters[name], values)
+            set_values(self._parameters[name], values)
         for part in self._parts:
             part.move(())
         self.reset_buffers()
@@ -187,11 +187,6 @@ def _is_large(info: TensorInfo) -> bool:
 
 def _like(target: torch.Tensor, array: NDArray[Any]) -> torch.Tensor:
     return torch.empty_like(target).copy_(to_tensor(array))
-
-
-def _write(target: torch.Tensor, values: torch.Tensor) -> None:
-    """Sets a tensor's values; a buffer or a frozen parameter may be an expanded tensor."""
-    collapsed(target).copy_(collapsed(values, target))
 
 
 class _Between:

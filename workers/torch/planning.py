@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..evaluator import MeasurementSetup
 from ..measurement_plan import NOT_IN_A_REHEARSAL, MeasurementPlan, Workload
 from ..measuring.measured_set import MeasuredSet
 from ..measuring.memory_shortage import halved, is_memory_shortage
-from ..measuring.totals import Total, run_batches
+from ..measuring.totals import run_batches
 from ..measuring.tuning import tune
 from ..samples.batches import Batch, is_tensor
 from ..samples.samples import Samples
@@ -62,22 +62,19 @@ class NetworkPlanning:
     network: nn.Module
     placement: Placement
     forward: ForwardPass
-    loss: Total
-    metrics: Mapping[str, Total]
     settings: Callable[[int], contextlib.AbstractContextManager[None]]
-    others: Sequence[Samples] = ()  # of further data sets
+    sets: Sequence[MeasuredSet]  # the main data set, which is measured in the plan that is chosen, and further ones
 
     def choose(
         self,
-        main: MeasuredSet,  # the main data set, which is measured in that plan from now on
         setup: MeasurementSetup,
         moves: NetworkInPlace,
         place: Callable[..., Samples],  # samples where the network takes them, with ``channels_last`` or without
         *,
-        stays_on_device: bool,  # whether nothing of a point is computed on the host
+        on_host: bool,  # whether something of a point is computed there
     ) -> tuple[Callable[..., Any], FirstLayer | None]:
         """Takes the given plan or tunes one; returns the forward pass, and what is computed once for a plane."""
-        precision, asked, rate = self.forward.precision, setup.plan, None
+        main, asked, rate = self.sets[0], setup.plan, None
         if asked is None:
             channels_last = functools.partial(place, main.samples, channels_last=True)
             asked, rate = tune(
@@ -90,12 +87,12 @@ class NetworkPlanning:
                 largest_first=self.placement.uses_cuda,
             )
             del channels_last
-        asked = replace(asked, precision=precision, gradients=self.forward.gradients.are_on)
+        asked = replace(asked, precision=self.forward.precision, gradients=self.forward.gradients.are_on)
         main.plan = replace(asked, batch_size=None) if main.keeps_batches else asked
         # Nothing else may hold the samples in the layout before: a device may have no room for both.
         main.samples = place(main.samples, channels_last=main.plan.channels_last)
         with self.settings(main.plan.threads):
-            first_layer = self._find_first_layer(main, setup, moves) if stays_on_device else None
+            first_layer = None if on_host else self._find_first_layer(setup, moves)
             main.plan = replace(main.plan, first_layer=first_layer is not None)
             # A network's own loss may call the network with anything.
             left_out = None if self.forward.is_own_loss else first_layer
@@ -137,7 +134,8 @@ class NetworkPlanning:
             first_layer = None
         if not asked and (problem := self._never_pays(placed, candidate)):
             return _not_compiled(eager, problem)
-        seconds = workload.points * (samples.count + sum(item.count for item in self.others)) / samples_per_second
+        count = samples.count + sum(item.samples.count for item in self.sets[1:])
+        seconds = workload.points * count / samples_per_second
         work = f"{workload.points:.0f} points take {seconds:.0f} s on each worker without it"
         if seconds > workload.seconds:
             seconds, work = workload.seconds, f"the budget is {workload.seconds:.0f} s"
@@ -168,16 +166,16 @@ class NetworkPlanning:
         # One that leaves no remainder, or a small one.
         return -(-samples.count // -(-samples.count // eager))
 
-    def _find_first_layer(self, main: MeasuredSet, setup: MeasurementSetup, moves: NetworkInPlace) -> FirstLayer | None:
+    def _find_first_layer(self, setup: MeasurementSetup, moves: NetworkInPlace) -> FirstLayer | None:
+        main, *further = self.sets
         asked = setup.plan is not None and setup.plan.first_layer
         if self.placement.inputs.type != "cpu" or not (asked or setup.plan is None):
             return None
         room = None if asked else most_bytes_kept(setup.memory.limit, setup.workload or Workload())
         if room is not None:  # it is kept for all data sets
-            room *= main.samples.total / (main.samples.total + sum(item.total for item in self.others))
+            room *= main.samples.total / (main.samples.total + sum(item.samples.total for item in further))
         forward = self.forward.of(self.network)
-        call = find_first_layer(self.network, forward, main.samples, main.plan.batch_size, room)
-        return FirstLayer.of(call, forward, moves) if call is not None else None
+        return find_first_layer(self.network, forward, moves, main.samples, main.plan.batch_size, room)
 
     def _obstacle(self, samples: Samples) -> str:
         """Returns why the network must not be compiled, or ""."""
@@ -218,8 +216,8 @@ class NetworkPlanning:
     def _of_others(self, plan: MeasurementPlan) -> list[Batch]:
         """Returns the first and the last batch of each data set beside the main one."""
         found: list[Batch] = []
-        for item in self.others:
-            batches = item.batches(plan.batch_size)
+        for item in self.sets[1:]:
+            batches = item.samples.batches(plan.batch_size)
             for batch in {0: batches[0], len(batches) - 1: batches[-1]}.values():
                 found += place_samples(Samples([batch], batch), self.placement.inputs, plan.channels_last).batches(None)
         return found
@@ -272,10 +270,10 @@ class NetworkPlanning:
     def _time(self, plan: MeasurementPlan, batches: Sequence[Batch]) -> None:
         # A few batches may hold nothing but padding, which has no mean.
         with self.settings(plan.threads), contextlib.suppress(SamplesError):
-            run_batches(self.forward.of(self.network), batches, self.loss, {})
+            run_batches(self.forward.of(self.network), batches, self.sets[0].loss, {})
 
     def _run(self, network: Callable[..., object], batches: Sequence[Batch]) -> dict[str, float]:
-        return run_batches(self.forward.of(network), batches, self.loss, self.metrics)
+        return run_batches(self.forward.of(network), batches, self.sets[0].loss, self.sets[0].metrics)
 
 
 def _not_compiled(eager: SettledPlan, reason: str, details: str = "") -> SettledPlan:

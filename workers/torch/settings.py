@@ -1,21 +1,26 @@
-"""PyTorch's state while something is measured: settings that come back afterwards, statistics and random numbers."""
+"""PyTorch's state while something is measured: settings that come back, precision, statistics and random numbers."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import functools
 import itertools
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.overrides import TorchFunctionMode
 
-from collectors.networks.batches import call_network
+from collectors.networks.batches import call_network, mapping_like, tuple_like
 from collectors.networks.torch_network import transformers_without_fast_path
+from collectors.networks.weight_space import WeightSpace
 
 from ..hardware import threads_of
 from ..samples.batches import Batch
@@ -26,6 +31,13 @@ SAME_DRAWS = "under seed_each_point=True each point draws its numbers in one pas
 
 _FULL = ("ieee", "none")
 _ANOTHER = 0x5EED  # so that no draw is that of a user's own torch.manual_seed(0)
+_FLOAT32_BYTES = 4
+_WITH_TF32 = (8, 0)  # the compute capability of Ampere
+_LOSSES = {
+    function
+    for name, function in vars(functional).items()
+    if callable(function) and (name.endswith("_loss") or name.startswith(("cross_entropy", "binary_cross_", "kl_div")))
+}
 
 
 @contextlib.contextmanager
@@ -67,13 +79,11 @@ def _full_precision(stack: contextlib.ExitStack, types: Collection[str], *, tf32
     # PyTorch's older function sets several of the newer attributes, also back to what only one of them had been.
     all_owners = _precision_owners(("cuda", "cpu"), with_views=False)
     stack.callback(_put_back, [(owner, owner.fp32_precision) for owner in all_owners])
-    try:
+    with contextlib.suppress(RuntimeError):  # the user has set the newer attributes, and PyTorch does not allow both
         before = torch.get_float32_matmul_precision()
         if before != "highest":
             torch.set_float32_matmul_precision("highest")
             stack.callback(torch.set_float32_matmul_precision, before)
-    except RuntimeError:
-        pass  # the user has set the newer attributes, and PyTorch does not allow both
     if tf32:
         # The older attribute alone leaves the CPU's precision as it is; the newer ones agree with it afterwards.
         with contextlib.suppress(RuntimeError):
@@ -111,6 +121,96 @@ def set_until_end(stack: contextlib.ExitStack, owner: Any, name: str, value: obj
     if before != value:
         setattr(owner, name, value)
         stack.callback(setattr, owner, name, before)
+
+
+def check_precision(precision: str, devices: Collection[torch.device], space: WeightSpace) -> None:
+    """Raises ValueError where the devices cannot compute in a precision, or it would change nothing for the weights."""
+    if precision == "float32":
+        return
+    foreign = [device for device in devices if device.type not in ("cpu", "cuda")]
+    if foreign:
+        raise ValueError(
+            f'precision="{precision}" is available on CPUs and NVIDIA GPUs, but not on {foreign[0]}. Use '
+            'precision="float32", or measure on the CPU (device_ids=[0]).'
+        )
+    others = 'Use precision="float32"' + (' or precision="bfloat16".' if precision == "tf32" else ".")
+    gpus = [device for device in devices if device.type == "cuda"]
+    if precision == "tf32" and not gpus:
+        raise ValueError(
+            f'precision="tf32" needs an NVIDIA GPU, but the network is measured on {", ".join(map(str, devices))}, '
+            f"where there is no TensorFloat-32. {others}"
+        )
+    for device in gpus:
+        with torch.cuda.device(device):
+            capable = torch.cuda.is_bf16_supported()
+            if precision == "tf32":
+                capable = torch.cuda.get_device_capability() >= _WITH_TF32
+        if not capable:
+            raise ValueError(
+                f'precision="{precision}" is not available on {device} ({torch.cuda.get_device_name(device)}). {others}'
+            )
+    types = {info.dtype for info in space.parameters}
+    changed = {"float32"} if precision == "tf32" else {"float32", "float16"}
+    if not types & changed:
+        raise ValueError(
+            f'precision="{precision}" changes nothing: the weights are in {" and ".join(sorted(types))}. Use '
+            'precision="float32", which leaves a network as it was built, or convert it (network.float()).'
+        )
+
+
+@contextlib.contextmanager
+def in_bfloat16(types: Collection[str]) -> Iterator[None]:
+    """Autocast on devices of some types; it keeps no copies of weights, because each point has weights of its own."""
+    with contextlib.ExitStack() as stack:
+        for type_ in types:
+            stack.enter_context(torch.autocast(type_, torch.bfloat16, cache_enabled=False))
+        yield
+
+
+def at_least_float32(value: Any) -> Any:
+    """Returns outputs with each tensor of fewer digits than float32 as float32; what has no such tensor, itself."""
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.is_floating_point() and value.element_size() < _FLOAT32_BYTES else value
+    if isinstance(value, Mapping):
+        items = dict(value.items())
+    elif isinstance(value, tuple | list):
+        items = dict(enumerate(value))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        items = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    else:
+        return value
+    wide = {key: at_least_float32(item) for key, item in items.items()}
+    if all(wide[key] is item for key, item in items.items()):
+        return value
+    if isinstance(value, Mapping):
+        return mapping_like(value, wide)
+    if isinstance(value, tuple | list):
+        return list(wide.values()) if isinstance(value, list) else tuple_like(value, list(wide.values()))
+    changed = copy.copy(value)
+    for name, item in wide.items():
+        object.__setattr__(changed, name, item)  # it may be frozen
+    return changed
+
+
+def with_float32_weights(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a loss whose class weights are at least float32; PyTorch takes no others beside float32 outputs."""
+    if not isinstance(loss, nn.Module) or at_least_float32(loss._buffers) is loss._buffers:
+        return loss
+    # A shallow copy: a loss that looks at the network (a penalty on its weights) must see it move.
+    changed = copy.copy(loss)
+    changed._buffers = at_least_float32(loss._buffers)
+    return changed
+
+
+class Float32Losses(TorchFunctionMode):
+    """While it is entered, PyTorch's loss functions get at least float32, for networks that compute their own loss."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[Any], args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in _LOSSES:
+            args, kwargs = at_least_float32(args), at_least_float32(kwargs or {})
+        return func(*args, **(kwargs or {}))
 
 
 def normalization_layers(network: nn.Module) -> list[_NormBase]:
@@ -171,9 +271,7 @@ class RandomNumbers:
     @contextlib.contextmanager
     def kept(self, settings: contextlib.AbstractContextManager[None]) -> Iterator[None]:
         """Enters the settings, at whose end all generators are put back, which are the process's own."""
-        with settings, contextlib.ExitStack() as stack:
-            if self._seed is not None:
-                stack.enter_context(random_state_kept())
+        with settings, contextlib.nullcontext() if self._seed is None else random_state_kept():
             yield
 
     def numbered(self, forward: Callable[..., Any]) -> Callable[..., Any]:

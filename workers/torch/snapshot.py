@@ -69,6 +69,11 @@ def collapsed(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.T
     return tensor
 
 
+def set_values(target: torch.Tensor, values: torch.Tensor) -> None:
+    """Sets a tensor's values; a buffer or a frozen parameter may be an expanded tensor."""
+    collapsed(target).copy_(collapsed(values, target))
+
+
 @contextlib.contextmanager
 def values_kept(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
     places = [collapsed(tensor.detach()) for tensor in tensors]

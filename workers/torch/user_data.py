@@ -27,7 +27,7 @@ from ..samples.data_sets import find_data_sets
 from ..samples.samples import Samples
 from ..samples.torch_samples import read_samples
 from ..users_code import warn_and_note
-from .own_loss import OwnLoss, own_loss_of
+from .losses import OwnLoss, own_loss_of
 
 _TARGETS = ("targets", "target", "labels", "label", "y")
 _SAMPLES_TRIED = 8

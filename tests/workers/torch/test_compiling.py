@@ -72,9 +72,10 @@ class OtherWhenCompiled(nn.Module):
 
 def planned(network, inputs, count=4096, others=()):
     batch = Batch(inputs(count), torch.zeros(count, dtype=torch.long), count)
-    loss = split_into_samples(nn.CrossEntropyLoss())
-    placement, settings = Placement(CPU, (CPU,)), lambda _: contextlib.nullcontext()
-    chosen = NetworkPlanning(network.eval(), placement, ForwardPass(None), loss, {}, settings, others)
+    main = SimpleNamespace(loss=split_into_samples(nn.CrossEntropyLoss()), metrics={})
+    sets = [main, *(SimpleNamespace(samples=samples) for samples in others)]
+    placement = Placement(CPU, (CPU,))
+    chosen = NetworkPlanning(network.eval(), placement, ForwardPass(None), lambda _: contextlib.nullcontext(), sets)
     return chosen, Samples([batch], batch)
 
 

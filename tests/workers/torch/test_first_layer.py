@@ -29,7 +29,7 @@ from workers.measurement_plan import MeasurementPlan, Workload
 from workers.samples.batches import Batch
 from workers.torch.compiled import first_layer
 from workers.torch.compiled.first_layer import FirstLayer
-from workers.torch.own_loss import OwnLoss
+from workers.torch.losses import OwnLoss
 
 COUNT = 30
 BATCH = 8

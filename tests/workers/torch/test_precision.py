@@ -18,7 +18,7 @@ from worker_cases import classes, evaluator_of, features, labelled, mlp, plane_o
 from workers import OwnLoss
 from workers.errors import CallbackFunctionError
 from workers.measurement_plan import Workload
-from workers.torch.precision import at_least_float32
+from workers.torch.settings import at_least_float32
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7]])
 HALVES = [torch.bfloat16, torch.float16]

@@ -13,10 +13,9 @@ from worker_cases import Skips, classes, direct_losses, evaluator_of, features, 
 from workers.measurement_plan import MeasurementPlan, Workload
 from workers.torch import planning
 from workers.torch.compiled.ahead_of_time import PackageError
-from workers.torch.compiled.first_layer import FirstCall, FirstLayer, SplitNetwork, _code, _Rest
+from workers.torch.compiled.first_layer import FirstLayer, SplitNetwork, _code, _Rest
 from workers.torch.compiled.network_code import code_of_network
 from workers.torch.compiled.packages import PackagedNetwork, PackageFolder
-from workers.torch.moves import NetworkInPlace
 
 COUNT, BATCH = 30, 10
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-3.0, 0.7], [0.05, 3.0], [0.3, 0.7], [0.3, -0.2]])
@@ -146,7 +145,7 @@ def test_the_layers_are_told_apart_and_what_it_cannot_take_is_an_error(not_compi
     network = seeded(lambda: nn.Sequential(nn.Linear(70, 70), nn.Linear(70, 70)))
     assert len({_code(_Rest(network, layer)) for layer in network} | {code_of_network(network)}) == 3
     inputs = features(COUNT, 70)
-    first = FirstLayer.of(FirstCall(network[0], inputs, 1.0), network, NetworkInPlace(network))
+    first = FirstLayer(network[0], network, dict(network[0].named_parameters(prefix="0")))
     split = SplitNetwork(network, first, folder=PackageFolder(tmp_path), threads=1, options={})
     with torch.no_grad():
         assert torch.equal(split(inputs), network(inputs))

@@ -23,7 +23,7 @@ from workers.measurement_plan import MeasurementPlan
 from workers.pools.in_process import InProcessPool, Worker
 from workers.samples.store import hold
 from workers.torch.evaluator import TorchEvaluator
-from workers.torch.own_loss import OwnLoss
+from workers.torch.losses import OwnLoss
 
 COUNT, WIDTH, CLASSES = 700, 40, 5
 BYTES = COUNT * (4 * WIDTH + 8)

@@ -45,12 +45,9 @@ def compile_network(
     plan: MeasurementPlan,
     first_layer: FirstLayer | None = None,
     *,
-    builds: bool = True,
+    builds: bool = True,  # otherwise only a package that is there is used
 ) -> Compiled:
-    """Compiles an eval-mode network for its own weights as inputs, so that it may be moved, and checks its values.
-
-    With ``builds=False`` only a package that is there is used.
-    """
+    """Compiles an eval-mode network for its own weights as inputs, so that it may be moved, and checks its values."""
     not_packaged, options = "", _CPU_OPTIONS if device.type == "cpu" else {}
 
     def difference(compiled: Callable[..., object]) -> str:

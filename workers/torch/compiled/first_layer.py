@@ -48,8 +48,13 @@ _SHARE_OF_MEMORY = 0.25
 
 
 def find_first_layer(
-    network: nn.Module, forward: Callable[..., Any], samples: Samples, batch_size: int | None, most_bytes: float | None
-) -> FirstCall | None:
+    network: nn.Module,
+    forward: Callable[..., Any],
+    moves: NetworkInPlace,
+    samples: Samples,
+    batch_size: int | None,
+    most_bytes: float | None,  # that may be kept; None takes a layer whether it is worth it or not
+) -> FirstLayer | None:
     """Returns the first layer where it can be computed once for a plane; None where it cannot, or is not worth it."""
     # Shapes decide, and never a clock: every worker and every run must find the same.
     is_free = most_bytes != 0 and samples.passes is None and not samples.is_changed_on_use
@@ -60,7 +65,6 @@ def find_first_layer(
         batches = samples.batches(batch_size)
         for batch in {0: batches[0], len(batches) - 1: batches[-1]}.values():  # the last one may have another size
             calls = _watch(network, forward, batch)
-            # None takes a layer whether it is worth it or not.
             if most_bytes is not None:
                 kept = _KEPT * samples.count / batch.size
                 calls = [call for call in calls if call.is_worth_it and kept * call.output.nbytes <= most_bytes]
@@ -71,8 +75,14 @@ def find_first_layer(
     except Exception as error:
         if not is_memory_shortage(error):
             raise
+        found = None
+    if found is None:
         return None
-    return found
+    tensors = [tensor for tensor in found.layer._parameters.values() if tensor is not None]
+    parameters = {moves.name_of(tensor) or "": tensor.detach() for tensor in tensors}
+    if "" in parameters or len(parameters) < len(tensors):  # they are parts of others
+        return None
+    return FirstLayer(found.layer, forward, parameters)
 
 
 def most_bytes_kept(limit: int | float, workload: Workload) -> float:
@@ -211,15 +221,6 @@ class FirstLayer:
         self._compiled = self._on_plane = False
         self._row: tuple[float, ...] | None = None
         self._coordinate = 0.0
-
-    @classmethod
-    def of(cls, call: FirstCall, forward: Callable[..., Any], moves: NetworkInPlace) -> FirstLayer | None:
-        """Returns a layer of the network that is moved; None where its parameters are parts of others."""
-        tensors = [tensor for tensor in call.layer._parameters.values() if tensor is not None]
-        parameters = {moves.name_of(tensor) or "": tensor.detach() for tensor in tensors}
-        if "" in parameters or len(parameters) < len(tensors):
-            return None
-        return cls(call.layer, forward, parameters)
 
     def load(self, states: Sequence[State]) -> None:
         """Takes over a plane: values by name at the origin and along each direction (none of what does not move)."""

@@ -22,7 +22,7 @@ from ...samples.batches import Batch
 from ...samples.samples import Samples
 from ..placement import Placement
 from ..settings import normalization_layers
-from ..snapshot import collapsed, values_kept
+from ..snapshot import set_values, values_kept
 from .network import DifferentiatedNetwork, MovedNetwork
 from .second_order import CHANGED_IN_PLACE, changes_in_place, twice_differentiable
 
@@ -61,8 +61,7 @@ class TorchCurveFitter(MovedNetwork, CurveFitter):
             if self._between.names:
                 # The bends have the first network's.
                 for name, values in {**self._between.networks[0], **self._between.at([share])}.items():
-                    target = self._tensors[name]
-                    collapsed(target).copy_(collapsed(to_tensor(values), target))
+                    set_values(self._tensors[name], to_tensor(values))
         self._network.start_batch(number)
         batch = self._fitting(batch)
         outputs = call_network(self._network.forward, batch.inputs)

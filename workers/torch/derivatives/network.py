@@ -17,8 +17,8 @@ from ...curvature.products import Layout
 from ...measuring.totals import Total
 from ...samples.batches import Batch, map_batch
 from ..gradients import own_tensor
-from ..precision import at_least_float32
-from ..snapshot import collapsed
+from ..settings import at_least_float32
+from ..snapshot import collapsed, set_values
 
 _LOW = (torch.float16, torch.bfloat16)
 
@@ -74,7 +74,7 @@ class MovedNetwork:
             for name, target in self._tensors.items():
                 state = buffers if name in self._buffers else parameters
                 if state is not None:
-                    collapsed(target).copy_(collapsed(to_tensor(state[name]), target))
+                    set_values(target, to_tensor(state[name]))
 
     def close(self) -> None:
         self._weights.close()

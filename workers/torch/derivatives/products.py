@@ -24,7 +24,7 @@ from ...measuring.products import BatchedProducts, SharedBatches
 from ...samples.batches import Batch, float64_device
 from ...samples.samples import Samples
 from ..gradients import Gradients
-from ..own_loss import OwnLoss
+from ..losses import OwnLoss
 from ..placement import Placement
 from .network import DifferentiatedNetwork, MovedNetwork
 from .operators import OwnDerivatives
