@@ -503,3 +503,53 @@ def test_random_numbers_are_drawn_for_the_data_sets_own_batches():
 def test_settings_that_make_no_sense(settings, wrong, text):
     with pytest.raises(ValueError, match=text):
         settings(**wrong)
+
+
+def lenet():
+    return nn.Sequential(
+        *(nn.ZeroPad2d(12), nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU()),
+        *(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()),
+        nn.Linear(84, 10),
+    )
+
+
+class Transformer(nn.Module):
+    """Reads an image row by row."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.places = nn.Linear(8, 32), nn.Parameter(torch.zeros(8, 32))
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+        self.inner, self.head = nn.TransformerEncoder(layer, 2), nn.Linear(32, 10)
+
+    def forward(self, images):
+        return self.head(self.inner(self.rows(images[:, 0]) + self.places).mean(1))
+
+
+# How to make it, and epochs.
+NETWORKS = {"LeNet-5": (lenet, 6), "transformer": (Transformer, 10)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_products_of_eigenpairs(name):
+    """At the tolerance that is the default, at networks that were trained a little."""
+    make, epochs = NETWORKS[name]
+    images, targets = torch.tensor(DIGITS.images[:512, None] / 16).float(), torch.tensor(DIGITS.target[:512])
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = make()
+        optimizer = torch.optim.Adam(network.parameters(), 0.003)
+        for _ in range(epochs):
+            for rows in torch.randperm(512).split(64):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(network(images[rows]), targets[rows]).backward()
+                optimizer.step()
+    dataset = TensorDataset(images, targets)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network.eval(), dataset, batch_size=64)
+    with evaluator.products(ProductSettings()) as shares:
+        products = Products(shares)
+        for top, bottom, most in ((2, 0, 14), (5, 0, 22), (2, 1, 50)):
+            result = find_eigenpairs(products, top, bottom)
+            assert result.converged.all()
+            assert result.products <= most
