@@ -146,18 +146,23 @@ def open_evaluator(built, batch_size=16, device="cpu", **options):
     return make_evaluator(built, MeasurementSetup(MeasurementOptions(**options), plan=plan, device=device))
 
 
+def parts_of(network):
+    """Returns a network's parameters and its buffers, by name."""
+    space, state = describe_network(network), read_network(network)
+    return [{info.name: state[info.name] for info in part} for part in (space.parameters, space.buffers)]
+
+
 def own_plane(built, evaluator, seed=0, scale=0.3):
     """Returns a plane through the network's own weights, in random directions."""
-    space, state = evaluator.description.space, read_network(built[1])
     generator = np.random.default_rng(seed)
     directions = [
         {
             info.name: (scale * generator.standard_normal(info.shape)).astype(direction_dtype(info.dtype))
-            for info in space.trainable
+            for info in evaluator.description.space.trainable
         }
         for _ in range(2)
     ]
-    parameters, buffers = ({info.name: state[info.name] for info in part} for part in (space.parameters, space.buffers))
+    parameters, buffers = parts_of(built[1])
     return parameters, directions, buffers
 
 
@@ -173,12 +178,9 @@ def check_recalibration(built, batch_size, loss_at, differs=1e-3, rtol=1e-5):
     ``loss_at`` returns the loss of a state in float64; by the own statistics the loss ``differs`` by more than that.
     """
     network = built[1]
-    space, before = describe_network(network), read_network(network)
-    random = np.random.default_rng(2)
-    direction = {info.name: 0.5 * random.standard_normal(info.shape).astype("f") for info in space.trainable}
-    parameters, buffers = (
-        {info.name: before[info.name] for info in part} for part in (space.parameters, space.buffers)
-    )
+    before, (parameters, buffers) = read_network(network), parts_of(network)
+    random, trainable = np.random.default_rng(2), describe_network(network).trainable
+    direction = {info.name: 0.5 * random.standard_normal(info.shape).astype("f") for info in trainable}
     end = {name: array + np.float32(0.5) for name, array in buffers.items() if array.dtype.kind == "f"}
     state = {name: array.astype(np.float64) for name, array in before.items()}
 
@@ -226,8 +228,7 @@ def another(network, seed=0):
 def own_values(built, plan=None, **options):
     """Returns what an evaluator measures at the network's own weights, and its description."""
     evaluator = make_evaluator(built, MeasurementSetup(MeasurementOptions(**options), plan=plan))
-    space, state = evaluator.description.space, read_network(built[1])
-    parameters, buffers = ({info.name: state[info.name] for info in part} for part in (space.parameters, space.buffers))
+    parameters, buffers = parts_of(built[1])
     values = measure_plane(evaluator, (parameters, [], buffers), np.zeros((1, 0)))
     return {name: float(column[0]) for name, column in values.items()}, evaluator.description
 

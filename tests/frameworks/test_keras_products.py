@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from cases import open_evaluator, own_values
+from cases import open_evaluator, own_values, parts_of
 from keras_cases import QUIET, data, small_model
 
 from collectors.networks.readers import describe_network, read_network
@@ -116,16 +116,11 @@ def test_products_are_those_of_float64(kind):
 
 def test_the_curvature_of_a_checkpoint_with_other_statistics():
     model, (x, y) = small_model(dropout=False), data()
-    state = read_network(model)
-    buffers = {
-        info.name: state[info.name] + np.float32(0.5)
-        for info in describe_network(model).buffers
-        if "moving" in info.name
-    }
-    parameters = {info.name: state[info.name] for info in describe_network(model).parameters}
+    parameters, rest = parts_of(model)
+    state = parameters | rest
+    buffers = {name: array + np.float32(0.5) for name, array in rest.items() if "moving" in name}
     settings = CurvatureSettings(top=2, bottom=1, trace_probes=20)
     with InProcessPool(lambda: (model, model, (x, y), None), MeasurementOptions(), plan=PLAN) as pool:
-        rest = {info.name: state[info.name] for info in describe_network(model).buffers}
         pool.load(parameters, [parameters], rest)
         tasks = [
             CurvatureTask(number, lambda some=some: (parameters, some), settings)
