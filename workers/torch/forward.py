@@ -24,8 +24,8 @@ class ForwardPass:
     def __init__(
         self,
         own_loss: OwnLoss | None,
-        options: MeasurementOptions = MeasurementOptions(),  # noqa: B008
-        devices: Collection[torch.device] = (),
+        options: MeasurementOptions,
+        devices: Collection[torch.device],
         gradients: Gradients | None = None,
     ) -> None:
         self._options, self.precision = options, options.precision

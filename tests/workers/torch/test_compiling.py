@@ -75,7 +75,13 @@ def planned(network, inputs, count=4096, others=()):
     main = SimpleNamespace(loss=split_into_samples(nn.CrossEntropyLoss()), metrics={})
     sets = [main, *(SimpleNamespace(samples=samples) for samples in others)]
     placement = Placement(CPU, (CPU,))
-    chosen = NetworkPlanning(network.eval(), placement, ForwardPass(None), lambda _: contextlib.nullcontext(), sets)
+    chosen = NetworkPlanning(
+        network.eval(),
+        placement,
+        ForwardPass(None, MeasurementOptions(), [CPU]),
+        lambda _: contextlib.nullcontext(),
+        sets,
+    )
     return chosen, Samples([batch], batch)
 
 
