@@ -1,4 +1,4 @@
-"""What test_without_float64.py checks in processes whose devices have no float64, each function in one.
+"""What test_placement.py checks in processes whose devices have no float64, each function in one.
 
 The first device stands in for an Apple GPU, so that ``device_ids=None`` takes it.
 """

@@ -1,5 +1,6 @@
-"""Networks that are spread over devices: they stay where callback_fn put them, and are measured there."""
+"""Networks that are spread over devices: they stay where callback_fn put them; and devices without float64."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,23 @@ from worker_cases import classifier, labelled, mlp
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementSetup
-from workers.torch.placement import find_placement
+from workers.samples.batches import float64_device, in_float64
+from workers.torch.placement import find_placement, full_device
 
 LABELLED = labelled()
-CASES = Path(__file__).with_name("spread_cases.py")
+# Those without float64 stand in for Apple GPUs: the values are those of the CPU.
+CASES = {
+    "spread": Path(__file__).with_name("spread_cases.py"),
+    "without float64": Path(__file__).with_name("float64_cases.py"),
+}
 
 
 @pytest.fixture(scope="module")
 def failures(tmp_path_factory):
-    """What went wrong in a process that has two devices, by check."""
-    return failures_with_twins(tmp_path_factory, CASES)
+    """Returns what went wrong in a process that has two devices, by check of a file."""
+    return functools.cache(
+        lambda name: failures_with_twins(tmp_path_factory, CASES[name], float64=name != "without float64")
+    )
 
 
 def spread_over(*devices):
@@ -34,9 +42,10 @@ def spread_over(*devices):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # on a busy machine the compiler takes minutes, as do all checks together
-@pytest.mark.parametrize("check", checks_of(CASES))
-def test_over_two_devices(check, failures):
-    assert check not in failures, failures[check]
+@pytest.mark.room("landscape")
+@pytest.mark.parametrize(("name", "check"), [(name, check) for name in CASES for check in checks_of(CASES[name])])
+def test_on_two_devices(name, check, failures):
+    assert check not in failures(name), failures(name)[check]
 
 
 @pytest.mark.parametrize(
@@ -105,3 +114,16 @@ def test_a_network_that_replaces_its_weights():
     text = r"replaces its weights while it computes \('inner\.0\.weight' and 0"
     with pytest.raises(CallbackFunctionError, match=text):
         classifier(Replacing())
+
+
+def test_sums_stay_where_they_are_on_cpus_and_nvidia_gpus():
+    for name in ("cpu", "cuda:3"):
+        device = torch.device(name)
+        assert float64_device(device) == device
+    values = torch.ones(3, dtype=torch.float64)
+    assert in_float64(values) is values
+
+
+def test_an_apple_gpu_has_its_number():
+    """The parameters on it say "mps:0", with which it is compared."""
+    assert full_device("mps") == torch.device("mps:0")
