@@ -193,10 +193,7 @@ class JaxEvaluator(NetworkEvaluator):
         columns: list[dict[str, NDArray[Any]]] = []
         under_way: list[tuple[list[Any], bool]] = []
         batches = self._placed_batches(item)
-
-        def add_up(values: list[Any], one_point: bool) -> dict[str, NDArray[Any]]:
-            return _add_up(_read_back(values, one_point=one_point), batches, item.totals, item)
-
+        add_up = functools.partial(_add_up, batches=batches, totals=item.totals, item=item)
         size = self._group_size(item, len(points))
         whole = len(points) - len(points) % size
         # The rest are measured one by one, because each size is compiled separately.
@@ -229,15 +226,15 @@ class JaxEvaluator(NetworkEvaluator):
         totals: Sequence[Total],
         item: MeasuredSet | None = None,
     ) -> dict[str, float]:
-        values = _read_back([self._functions.at_state(state, batch) for batch in batches], one_point=True)
-        return values_at(_add_up(values, batches, totals, item), 0)
+        values = [self._functions.at_state(state, batch) for batch in batches]
+        return values_at(_add_up(values, True, batches, totals, item), 0)
 
     def _sums_of_samples(self, item: MeasuredSet, points: Float64[np.ndarray, "points axes"]) -> dict[str, Any]:
         loss = item.loss
         assert isinstance(loss, SampleTotal)
         with self.settings():
             batches = self._placed_batches(item)
-            values_of_points = [_read_back(self._start(point[None], batches), one_point=True) for point in points]
+            values_of_points = [_read_back(self._start(point[None], batches), True) for point in points]
         sizes = [batch.size for batch in batches]
         sums = [loss.sample_sums([parts[loss.key] for parts in values], sizes) for values in values_of_points]
         return {NUMERATORS: np.concatenate([numerators for numerators, _ in sums]), DENOMINATORS: sums[0][1]}
@@ -271,18 +268,18 @@ class JaxEvaluator(NetworkEvaluator):
 
 
 def _add_up(
-    values: Sequence[Any], batches: Sequence[Batch], totals: Sequence[Total], item: MeasuredSet | None
+    values: list[Any], one_point: bool, batches: Sequence[Batch], totals: Sequence[Total], item: MeasuredSet | None
 ) -> dict[str, NDArray[Any]]:
     """Returns the values of totals at points, and those of an item's groups and samples where it is given."""
-    sizes = [batch.size for batch in batches]
+    on_host, sizes = _read_back(values, one_point), [batch.size for batch in batches]
     columns: dict[str, NDArray[Any]] = {}
     for total in totals:
         assert isinstance(total, JaxTotal)
-        columns |= total.columns([parts[total.key] for parts in values], sizes, item)
+        columns |= total.columns([parts[total.key] for parts in on_host], sizes, item)
     return columns
 
 
-def _read_back(values: list[Any], *, one_point: bool) -> Any:
+def _read_back(values: list[Any], one_point: bool) -> Any:
     on_host = jax.device_get(values)
     return jax.tree.map(lambda leaf: leaf[None], on_host) if one_point else on_host
 
