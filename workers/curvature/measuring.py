@@ -78,7 +78,7 @@ class CurvatureValues:
 
 @one_blas_thread()
 def _measured(products: Products, shares: ShareProducts, settings: CurvatureSettings) -> CurvatureValues:
-    memory, notes = shares.memory_for_vectors, list(shares.notes)
+    memory, notes = shares.memory_for_vectors, list[str]()
     gradient = products.gradient() if np.isfinite(products.loss) else np.full(1, np.nan)
     gradient_norm = length(gradient)
     if not np.isfinite(gradient_norm):
@@ -116,7 +116,7 @@ def _measured(products: Products, shares: ShareProducts, settings: CurvatureSett
         trace,
         density,
         products.count,
-        tuple(notes),
+        (*shares.notes, *notes),  # also those of memory that ran out meanwhile
     )
 
 

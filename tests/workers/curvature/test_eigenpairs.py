@@ -6,6 +6,7 @@ from known_matrices import MatrixShares, products_of, rotated
 from scipy import stats
 
 from workers.curvature.eigenpairs import find_eigenpairs
+from workers.curvature.measuring import CurvatureSettings, measure_state_curvature
 from workers.curvature.probes import Trace, find_density, find_trace
 from workers.curvature.products import Layout, Products
 from workers.errors import CurvatureError
@@ -201,3 +202,22 @@ def test_a_matrix_of_few_eigenvalues_needs_few_steps():
     assert np.isnan(found.nodes[:, 3:]).all()
     np.testing.assert_allclose(found.nodes[:, :3], [[0, 1, 2]] * 2, atol=1e-9)
     np.testing.assert_allclose(found.weights[:, :3], [[0.5, 0.25, 0.25]] * 2, atol=0.12)
+
+
+class _Noting(MatrixShares):
+    """Notes what it does in a product, as it does where memory runs out."""
+
+    notes = ()
+
+    def product(self, vector, share, *, few=0):
+        if not few:
+            self.notes = ("memory ran out",)
+        return super().product(vector, share, few=few)
+
+
+def test_what_is_noted_while_eigenpairs_are_searched_is_told():
+    shares = _Noting(rotated(np.linspace(1, 0, 200)))
+    settings = CurvatureSettings(top=2, trace_probes=0, max_products=8, tolerance=1e-6)
+    found = measure_state_curvature(shares, shares.layout.as_state(np.ones(200)), None, settings)
+    assert found.notes[0] == "memory ran out"
+    assert "2 of 2 eigenpairs are not within the tolerance" in found.notes[1]
