@@ -46,7 +46,6 @@ class StoredTensor:
     """Where a tensor's values lie in the file."""
 
     storage: str
-    storage_size: int  # how many elements the storage has; bytes where it has no type
     dtype: str  # PyTorch's name of the element type, such as "float32"
     offset: int  # of the first element, in elements
     shape: tuple[int, ...]
@@ -284,7 +283,7 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_more: Any) ->
     last = offset + sum((length - 1) * step for length, step in zip(shape, strides, strict=True))
     if math.prod(shape) and last >= storage.count:
         raise ValueError(f"a tensor of the shape {shape} ends beyond its storage of {storage.count} elements")
-    return StoredTensor(storage.key, storage.count, storage.dtype, offset, shape, strides)
+    return StoredTensor(storage.key, storage.dtype, offset, shape, strides)
 
 
 def _tensor_v3(*arguments: Any) -> StoredTensor:
