@@ -241,12 +241,9 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
         try:
             yield
         except BaseException as error:
-            self._fail(error)
+            if self._context is not None:
+                self._end_run(error)
             raise
-
-    def _fail(self, error: BaseException) -> None:
-        if self._context is not None:
-            self._end_run(error)
 
     def _give_up(self) -> None:
         """Ends a run that failed without Composer saying how."""
@@ -256,7 +253,7 @@ class InComposer(HostedCallbacks, composer.Callback):  # type: ignore[misc]
         error = on_its_way or RuntimeError(
             "the training did not reach its end: it failed or was abandoned, and Composer does not tell its callbacks."
         )
-        self._fail(error)
+        self._end_run(error)
         if on_its_way is None and getattr(error, "__notes__", None):
             # Otherwise what the callbacks raised would be lost; Composer logs it.
             raise error
