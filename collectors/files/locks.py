@@ -85,10 +85,7 @@ class ProcessLock(WriteLock):
 
 
 class Marker(WriteLock):
-    """The right to write a folder behind a URL: a file there that a thread renews until ``release``.
-
-    Servers know no locks that die with their holder.
-    """
+    """The right to write a folder behind a URL, where no lock dies with its holder: a file that a thread renews."""
 
     def __init__(
         self,

@@ -29,10 +29,7 @@ TextFromParameters = Callable[[Any], str]
 
 
 class CheckpointRun:
-    """Saves the checkpoints of one run; calls ``written`` with the path of each that is safely on disk.
-
-    Files are written one after the other, on the training thread or beside it.
-    """
+    """Saves the checkpoints of one run, one after the other; calls ``written`` with the path of each that is there."""
 
     def __init__(
         self,

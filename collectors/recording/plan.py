@@ -29,10 +29,7 @@ INSTALL = "pip install 'summary-landscape[tensorboard]'"
 
 
 class SummaryPlan:
-    """The checked summary part of a SummaryCollector's arguments; the user asked for the items ``asked`` by name.
-
-    Recorded are the first step and multiples of ``every``; ``tensors_every`` None takes about twenty.
-    """
+    """The checked summary part of a SummaryCollector's arguments; the user asked for the items ``asked`` by name."""
 
     def __init__(
         self,

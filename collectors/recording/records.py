@@ -28,10 +28,7 @@ _REST = 9
 
 
 class SummaryCollection:
-    """Records one training or evaluation in event files; what cannot be recorded ends its item with a warning.
-
-    Those behind a URL are uploaded while training goes on; an upload that fails is a warning, too.
-    """
+    """Records one training or evaluation in event files; what cannot be recorded ends its item with a warning."""
 
     def __init__(self, directory: AnyPath, plan: SummaryPlan, params: Parameters) -> None:
         self._plan = plan

@@ -172,10 +172,7 @@ class RunDirectory:
 
 
 class CheckpointFolder:
-    """A run directory's folder of checkpoints, each whole or absent; ``least_interval``: seconds between its metadata.
-
-    Behind a URL a checkpoint is written on this machine, uploaded, and removed here.
-    """
+    """A run directory's folder of whole checkpoints; ``least_interval``: seconds between its metadata."""
 
     def __init__(self, run: AnyPath) -> None:
         self.path = run / CHECKPOINT_FOLDER
@@ -235,7 +232,7 @@ class CheckpointFolder:
         return [path for path in sorted(self.path.iterdir()) if path.is_file() and not path.is_symlink()]
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
-        """Writes a state into a file; returns its SHA-256."""
+        """Writes a state into a file, behind a URL by way of one on this machine; returns its SHA-256."""
         target = self.path / name
         if isinstance(target, Path):
             return write_checkpoint(target, state, information)

@@ -56,10 +56,7 @@ def require_tensorboard() -> None:
 
 
 class EventFiles:
-    """The files of one record in one process, of ``max_file_size`` bytes or one event each; None: no limit.
-
-    Tensors are written into ``.npy`` files as well if asked to. Not for use by several threads.
-    """
+    """The files of one record in one thread, of ``max_file_size`` bytes or one event each; None: no limit."""
 
     def __init__(
         self, directory: Path, prefix: str, suffix: str, max_file_size: int | None, export_tensors: bool

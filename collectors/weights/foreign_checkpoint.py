@@ -63,17 +63,7 @@ class ForeignCheckpoint:
 def read_checkpoint(
     path: AnyPath | str | os.PathLike[str], strip_prefix: str | None = None, network: object = None
 ) -> ForeignCheckpoint:
-    """Returns what a file, an index or a folder of parts holds, under names whose ``strip_prefix`` is removed.
-
-    Args:
-        path: of the checkpoint.
-        strip_prefix: what the names of the wanted tensors begin with.
-        network: a ``keras.Model``, into which Keras' files of weights are read.
-
-    Raises:
-        CheckpointError: it is missing, damaged, of another kind or network, or claims more than it has.
-        ImportError: the library is missing that reads its kind: Flax, Orbax or MindSpore.
-    """
+    """Returns what any checkpoint holds, under names without ``strip_prefix``; Keras' are read into ``network``."""
     place = path if isinstance(path, RemotePath) else Path(path)
     # The files that an index names lie beside it.
     is_part = isinstance(place, RemotePath) and is_index(place)

@@ -103,10 +103,7 @@ class MemoryState:
 # The library maps files, and mapped pages count as resident memory. Planes stream over all checkpoints of a run, for
 # which ``readinto`` needs one block at a time.
 class CheckpointFile:
-    """A safetensors file, read by tensor or by block.
-
-    ``place`` is where others find it, if this is a copy; ``sha256`` is the file's where another process computed it.
-    """
+    """A safetensors file, read by tensor or by block."""
 
     copies: object = None
     """What removes the copies that it is one of, once nobody has it any more."""
@@ -115,8 +112,8 @@ class CheckpointFile:
         self,
         path: str | os.PathLike[str] | RemotePath,
         label: str | None = None,
-        place: AnyPath | None = None,
-        sha256: str | None = None,
+        place: AnyPath | None = None,  # where others find it, if this is a copy
+        sha256: str | None = None,  # the file's, where another process computed it
     ) -> None:
         self.path = path if isinstance(path, RemotePath) else Path(path).absolute()
         self.label = label or str(path)
