@@ -97,6 +97,11 @@ FIXED = {
     "drop_last": (lambda: {"batch_size": 8, "drop_last": True}, range(24)),
     "drop_last of a list": (lambda: {"sampler": [9, 8, 7, 6, 5], "batch_size": 2, "drop_last": True}, range(6, 10)),
     "a process's share": (lambda: {"sampler": DistributedSampler(DATA, 3, 1, shuffle=False)}, range(1, COUNT, 3)),
+    # It is filled up from the beginning, so that all shares are equally long.
+    "a share that is filled up": (
+        lambda: {"sampler": DistributedSampler(DATA, 4, 3, shuffle=False)},
+        [1, *range(3, COUNT, 4)],
+    ),
     "a process's batches": (
         lambda: {"batch_sampler": SharedBatches(BatchSampler(SequentialSampler(DATA), 5, False))},
         [number for number in range(COUNT) if number // 5 % 2 == 0],
