@@ -187,10 +187,14 @@ def _picture(landscape: Landscape, look: Look) -> Any:
     return landscape.plot_profile(**look) if landscape.y is None else landscape.plot_contour(**look)
 
 
-def _write(landscape: Landscape, folder: Path, title: str, look: Look) -> dict[str, Path]:
+def _stem(title: str) -> str:
+    """Returns the last part of a title, as far as the system has files of that name."""
     stem = title.rsplit("/", maxsplit=1)[-1]
-    if system.refuses_name(stem):
-        stem = re.sub(r"[^\w-]", "_", f"{stem}_")
+    return re.sub(r"[^\w-]", "_", f"{stem}_") if system.refuses_name(stem) else stem
+
+
+def _write(landscape: Landscape, folder: Path, title: str, look: Look) -> dict[str, Path]:
+    stem = _stem(title)
     files = {"picture": folder / f"{stem}.png", "landscape": folder / f"{stem}.h5"}
     save_figure(_picture(landscape, look), files["picture"])
     if importlib.util.find_spec("plotly") is not None:

@@ -213,6 +213,14 @@ def test_an_interruption_while_the_program_is_loaded_is_quiet(folder, tmp_path, 
     assert (told.returncode, told.stdout, told.stderr) == (128 + signal.SIGINT, "", "")
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """A program that a shell began in the background ignores Ctrl-C, and so does Python then."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def _write_and_be_interrupted(paths, number, *, overwrite):
     with interruptible(overwrite=overwrite):
         for path in paths:
@@ -221,6 +229,7 @@ def _write_and_be_interrupted(paths, number, *, overwrite):
         signal.raise_signal(number)
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "Interrupted"), (signal.SIGTERM, "Terminated")])
 def test_an_interruption_names_what_is_kept(tmp_path, capsys, overwrite, number, word):
