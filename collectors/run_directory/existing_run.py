@@ -56,7 +56,7 @@ def take_over(
     else:
         strays = _strays(folder, [new] if old is None else [old, new])
         known = {stray.name for stray in strays} | (set() if old is None else old.file_names)
-        _check_names(folder, new, existing, known)
+        _check_names(folder, new, known, broken_off=existing == "overwrite")
         if strays and (existing == "error" or (existing == "resume" and start)):
             raise RunDirectoryError(
                 f"{folder.path} holds {len(strays)} checkpoints of {space.network}, such as {strays[0].name}, but no "
@@ -137,14 +137,20 @@ def _strays(folder: CheckpointFolder, runs: Iterable[RunMetadata]) -> list[_Stra
     return found
 
 
-def _check_names(folder: CheckpointFolder, new: RunMetadata, existing: str, known: set[str]) -> None:
-    """Checks that no file which is no checkpoint has the name of one that the run will write."""
+def _check_names(
+    folder: CheckpointFolder, new: RunMetadata, known: set[str], *, broken_off: bool, start: int = 0
+) -> None:
+    """Checks that no file but one that is ``broken_off`` has the name of a checkpoint that the run will write."""
     network = str(new.network.get("name"))
     for path in folder.files():
         match = _ENDING.fullmatch(path.name)
         if match is None or path.name in known or path.name != checkpoint_name(network, match[1]):
             continue
-        if match["number"] and (match["unit"] != new.settings.unit or int(match["number"]) not in new.settings.numbers):
+        if match["number"] and (
+            match["unit"] != new.settings.unit
+            or int(match["number"]) < start
+            or int(match["number"]) not in new.settings.numbers
+        ):
             continue
         try:
             CheckpointFile(path)
@@ -152,7 +158,7 @@ def _check_names(folder: CheckpointFolder, new: RunMetadata, existing: str, know
         except CheckpointError:
             with path.open("rb") as file:
                 is_broken_off = begins_as_ours(path.name, file.read(ENOUGH_BYTES))
-        if not is_broken_off or existing != "overwrite":
+        if not (is_broken_off and broken_off):
             raise RunDirectoryError(
                 f"{path} has the name of a checkpoint that this run writes, but is none, and was left as it is. Move "
                 "it elsewhere, or choose another summary_dir."
@@ -178,7 +184,10 @@ def _resume(
             f"{run} cannot be resumed: it holds the network {_in_words(old, new)}, now it is {_in_words(new, old)}. "
             "Use the same network, with the same parameters frozen, or another summary_dir."
         )
-    strays = [stray for stray in _strays(folder, [old]) if _is_of(stray, old)]
+    found_beside = _strays(folder, [old])
+    # A power cut may leave a file of this very run broken off.
+    _check_names(folder, new, old.file_names | {stray.name for stray in found_beside}, broken_off=True, start=start)
+    strays = [stray for stray in found_beside if _is_of(stray, old)]
     files = {number: name for number, name in old.files.items() if number <= start}
     # Kept until the end: a remote run's copies on this machine live as long as it.
     opened = RunDirectory(run)

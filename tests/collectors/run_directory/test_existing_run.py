@@ -397,3 +397,18 @@ def test_what_has_the_name_of_a_checkpoint_stays(tmp_path, existing, content):
     with pytest.raises(RunDirectoryError, match=rf"{file.name} has the name of a checkpoint that this run writes, but"):
         collected(tmp_path / "run", existing=existing)
     assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"my notes " * 20, save({"weight": np.ones(3, np.float32)})])
+def test_a_resume_replaces_no_file_that_has_the_name_of_a_later_checkpoint(tmp_path, content):
+    collected(tmp_path / "run")
+    forget_all_after(tmp_path / "run", 5)
+    folder = tmp_path / "run" / "ckpt_dir"
+    (folder / name_of(7)).write_bytes(content)
+    before = contents(tmp_path / "run")
+    with pytest.raises(RunDirectoryError, match=rf"{name_of(7)} has the name of a checkpoint that this run writes, but"):
+        writer(tmp_path / "run", existing="resume", start=5)
+    assert contents(tmp_path / "run") == before
+    # Nothing writes 7 again.
+    writer(tmp_path / "run", existing="resume", start=8).close()
+    assert (folder / name_of(7)).read_bytes() == content
