@@ -110,7 +110,8 @@ class Thor(torch.optim.Optimizer):
         self._scaler = loss_scale if isinstance(loss_scale, torch.amp.GradScaler) else None
         least = torch.finfo(torch.float32).tiny
         self._loss_scale = 1.0 if self._scaler else check_float("loss_scale", loss_scale, minimum=least)
-        self._batch_size = None if batch_size is None else float(check_int("batch_size", batch_size, minimum=1))
+        self._given_size = None if batch_size is None else float(check_int("batch_size", batch_size, minimum=1))
+        self._batch_size = self._given_size
         self._variant = check_choice("factors", factors, (SAMPLES, MINDSPORE_GPU))
         if not callable(decay_filter):
             raise wrong_type("decay_filter", "a function of a parameter", decay_filter)
@@ -185,8 +186,8 @@ class Thor(torch.optim.Optimizer):
     def watch_loss(self, scaler: torch.amp.GradScaler, loss_is_sum: bool) -> None:
         """Learns from ``Model`` who scales the loss (and divides the gradients), and whether the loss adds."""
         self._scaler = scaler
-        if loss_is_sum:
-            self._batch_size = 1.0
+        # The Model before may have had another loss.
+        self._batch_size = 1.0 if loss_is_sum else self._given_size
 
     def gradients_multiplied(self, factor: float) -> None:
         """Learns from ``Model`` that it multiplied the gradients of the step to come, after they were recorded."""

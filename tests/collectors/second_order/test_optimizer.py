@@ -290,6 +290,19 @@ def test_a_loss_that_adds_is_a_batch_of_one():
     torch.testing.assert_close(optimizer.factors(), expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("given", [{}, {"batch_size": 6}])
+def test_a_model_whose_loss_adds_changes_nothing_for_a_later_one(given):
+    data = batches(3)
+    fresh, optimizer = build(momentum=0.0, **given)
+    differentiate(fresh, optimizer, data[0])
+    expected = optimizer.factors()
+    network, optimizer = build(momentum=0.0, **given)
+    for loss_is_sum in (True, False):
+        optimizer.watch_loss(torch.amp.GradScaler(enabled=False), loss_is_sum)
+    differentiate(network, optimizer, data[0])
+    torch.testing.assert_close(optimizer.factors(), expected)
+
+
 class Odd(nn.Module):
     """Attention uses its output layer's weight without calling it; a grouped convolution has no factors here."""
 
