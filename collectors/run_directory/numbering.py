@@ -160,6 +160,11 @@ def import_order(
         fitting = (way.unit for way in said if way is not None and _agree(way.found, numbers))
         return _complete(found, Numbers(tuple(numbers), next(fitting, unit), "given"))
     ways = [way for way in (by_name, inside) if way is not None]
+    # Names such as CKP-2_5 of one epoch count its steps from 1; those inside count all.
+    of_steps = inside is not None and inside.unit == "step" and inside.is_complete
+    unnamed = numbers_of_names(names)
+    if of_steps and unnamed is not None and unnamed.unit is None and all("epoch" in item for item in counters):
+        ways.reverse()
     for way in ways:
         if way.is_complete:
             return _complete(found, way)

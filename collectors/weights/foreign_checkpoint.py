@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -236,7 +237,8 @@ def _named(
 def _counters(content: object) -> dict[str, int]:
     """Returns how far a training was: what stands under usual keys, also in a dictionary "meta" (OpenMMLab)."""
     found: dict[str, int] = {}
-    for place in (content, content.get("meta") if isinstance(content, Mapping) else None):
+    meta = content.get("meta") if isinstance(content, Mapping) else None
+    for place in (content, meta, _of_model_checkpoint(content)):
         for key, kind in _COUNTERS.items():
             value = place.get(key) if isinstance(place, Mapping) else None
             # The metadata of safetensors are texts.
@@ -247,6 +249,18 @@ def _counters(content: object) -> dict[str, int]:
             if type(value) is int and 0 <= value < 2**62:
                 found.setdefault(kind, value)
     return found
+
+
+def _of_model_checkpoint(content: object) -> dict[str, Any]:
+    """Returns the counters that a file of ``ModelCheckpoint`` has with its training's state or its information."""
+    if isinstance(content, Mapping) and content.get("format") == "summary-landscape checkpoint":
+        # Whatever is no such description has no counters.
+        with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
+            parts = json.loads(content["contents"])
+            info, training = dict(parts["info"]["dict"]), dict((parts["training"] or {"dict": ()})["dict"])
+            counters = {"epoch": info.get("epoch_num"), "step": info.get("step_num"), **training}
+            return {name: counters[name] for name in ("epoch", "step")}
+    return {}
 
 
 def find_pretrained(path: Path) -> Path | None:

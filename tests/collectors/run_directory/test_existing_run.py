@@ -406,7 +406,9 @@ def test_a_resume_replaces_no_file_that_has_the_name_of_a_later_checkpoint(tmp_p
     folder = tmp_path / "run" / "ckpt_dir"
     (folder / name_of(7)).write_bytes(content)
     before = contents(tmp_path / "run")
-    with pytest.raises(RunDirectoryError, match=rf"{name_of(7)} has the name of a checkpoint that this run writes, but"):
+    with pytest.raises(
+        RunDirectoryError, match=rf"{name_of(7)} has the name of a checkpoint that this run writes, but"
+    ):
         writer(tmp_path / "run", existing="resume", start=5)
     assert contents(tmp_path / "run") == before
     # Nothing writes 7 again.

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from collectors import import_checkpoints, save_checkpoint
+from collectors import CheckpointConfig, Model, ModelCheckpoint, import_checkpoints, save_checkpoint
 from collectors.errors import CheckpointError, CheckpointWriteError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.networks.torch_network import to_array, to_tensor
@@ -597,3 +597,25 @@ def test_into_a_url(tmp_path, states):
         assert there.checkpoint(3).sha256() == here.checkpoint(3).sha256()
         with pytest.raises(RunDirectoryError, match=r"memory:///imported/run already holds a run"):
             import_checkpoints("memory://imported/run", paths)
+
+
+@pytest.mark.parametrize("config", [{}, {"training_state": False, "append_info": ["epoch_num", "step_num"]}])
+@pytest.mark.parametrize(
+    ("pattern", "unit", "numbers"),
+    [
+        ("CKP-1_*", "step", [2, 4, 6]),
+        ("CKP-2_*", "step", [8, 10, 12]),
+        ("CKP-*", "step", [2, 4, 6, 8, 10, 12, 14, 16, 18]),
+        ("CKP-*_6.*", "epoch", [1, 2, 3]),
+    ],
+)
+def test_the_files_of_a_model_checkpoint(tmp_path, config, pattern, unit, numbers):
+    network = torch.nn.Linear(2, 2)
+    model = Model(network, torch.nn.CrossEntropyLoss(), torch.optim.SGD(network.parameters(), lr=0.1))
+    data = [(torch.ones(1, 2), torch.zeros(1, dtype=torch.long))] * 6
+    config = CheckpointConfig(save_checkpoint_steps=2, keep_checkpoint_max=20, **config)
+    model.train(3, data, callbacks=[ModelCheckpoint("CKP", tmp_path, config)])
+    for given in (None, unit):
+        target = tmp_path / f"run of {given}"
+        found = import_checkpoints(target, str(tmp_path / pattern), unit=given).metadata
+        assert (found.settings.unit, sorted(found.files)) == (unit, numbers)
