@@ -30,7 +30,7 @@ from ..record.identity import OF_LOSS, function_attribute, identity_of, measured
 from ..record.option_kinds import CompareOptions
 from ..record.options import table_of
 from ..record.record import record_format
-from ..record.run import Run
+from ..record.run import Cost, Run
 from ..record.writer import output_file
 from .comparison import Comparison
 from .data import MOST_BLOCKS, TRACE, TRACE_LINES, ComparisonData, InBlocks, block_names, left_out
@@ -143,7 +143,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         todo[networks:], todo[:, self.settings["directions"] :] = False, False
         return todo
 
-    def forecast(self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run) -> str:
+    def forecast(self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool, run: Run) -> Cost:
         self.seconds = max(origin.measured.seconds for origin in pool.measure_origin())
         return self._forecast(record, todo, pool)
 
@@ -260,7 +260,7 @@ class ComparisonExperiment(Experiment[ComparisonData]):
         self.seconds = max(item.measured.seconds for item in origins)
         return origin
 
-    def _forecast(self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool) -> str:
+    def _forecast(self, record: ComparisonData, todo: Bool[np.ndarray, "n directions"], pool: Pool) -> Cost:
         settings, networks, pending = self.settings, len(self.states), int(todo.sum())
         points = pending * (settings["points"] - 1) + int(todo.any(1).sum())
         points += 2 * settings["trace_lines"] * sum(_lacks_trace(record, row, settings) for row in range(networks))

@@ -38,7 +38,7 @@ from ..record.driver import Experiment, Stored, carry_out, forecast_text, open_r
 from ..record.hdf5 import CURVATURE
 from ..record.identity import OF_LOSS, function_attribute, identity_of, measured_attributes, run_attributes
 from ..record.record import record_format
-from ..record.run import Run
+from ..record.run import Cost, Run
 from ..record.workers import Workers
 from ..roles import CHECKPOINT
 from .curvature import Curvature
@@ -173,7 +173,7 @@ class CurvatureExperiment(Experiment[CurvatureData]):
         record.forget_failed(np.flatnonzero(todo).tolist())
         return todo
 
-    def forecast(self, record: CurvatureData, todo: Bool[np.ndarray, " n"], pool: Pool, run: Run) -> str:
+    def forecast(self, record: CurvatureData, todo: Bool[np.ndarray, " n"], pool: Pool, run: Run) -> Cost:
         count, numbers, seconds = len(self.weights), record.number[todo].tolist(), 0.0
         if numbers:
             begin = time.perf_counter()

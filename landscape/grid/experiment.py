@@ -28,7 +28,7 @@ from ..planes.plane_file import directions_path, identity_of_directions, write_d
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, Stored
 from ..record.identity import OF_LOSS, data_set_json, identity_of, measured_attributes
-from ..record.run import MeasurementReport, Run
+from ..record.run import Cost, MeasurementReport, Run
 from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.sampling import SamplingSettings, coarse_and_fine, first_grid_counts, pending_points
 from . import tasks
@@ -132,13 +132,12 @@ class GridExperiment(Experiment[LandscapeData]):
             todo[part][row] = True
         return np.concatenate(list(todo.values()))
 
-    def forecast(self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run) -> str:
-        text = str(self._forecast(record, pool, run))
-        curvature = self.plane.curvature
+    def forecast(self, record: LandscapeData, todo: Bool[np.ndarray, " tasks"], pool: Pool, run: Run) -> Cost:
+        cost, curvature = self._forecast(record, pool, run).cost, self.plane.curvature
         if curvature is None or curvature.is_known:
-            return text
-        seconds = max(origin.measured.seconds for origin in self.origins)
-        return f"{text}\n{eigenvectors_cost(curvature.which, seconds)}"
+            return cost
+        before = eigenvectors_cost(curvature.which, max(origin.measured.seconds for origin in self.origins))
+        return Cost.of(f"{cost}\n{before}", cost.least + before.least, cost.most + before.most)
 
     def like(self, measured: Experiment[LandscapeData]) -> None:
         """Takes over how long a point takes: on another plane it is as long."""

@@ -20,7 +20,7 @@ from ..planes.axis_curvature import BOTTOM
 from ..planes.plane import Plane
 from ..record.driver import cost_text
 from ..record.option import Share
-from ..record.run import MeasurementReport, duration_text
+from ..record.run import Cost, MeasurementReport, duration_text
 from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.tolerance import HELD_OUT_SHARE
 
@@ -75,6 +75,13 @@ class Forecast:
     def seconds(self) -> float:
         """Wall time of measuring every point."""
         return self._seconds(self.points)
+
+    @property
+    def cost(self) -> Cost:
+        """In words, with the least and the most seconds."""
+        return Cost.of(
+            str(self), self._seconds(self.fewest if self.sampling == "adaptive" else self.points), self.seconds
+        )
 
     def __str__(self) -> str:
         time = f"about {duration_text(self.seconds)}"
@@ -135,14 +142,15 @@ class SurveyReport(MeasurementReport):
         return self.measured / self.seconds if self.seconds else 0.0
 
 
-def eigenvectors_cost(which: Sequence[str], seconds_per_point: float) -> str:
+def eigenvectors_cost(which: Sequence[str], seconds_per_point: float) -> Cost:
     fewest, most = (20, 90) if BOTTOM in which else (8, 25)
     shortest, longest = _PASSES_FOR_A_PRODUCT
-    times = [duration_text(seconds_per_point * count) for count in (fewest * shortest, most * longest)]
-    return (
+    least, longest_of_all = (seconds_per_point * count for count in (fewest * shortest, most * longest))
+    text = (
         f"before that its directions, the eigenvectors {' and '.join(which)}: about {fewest} to {most} products, each "
-        f"as long as {shortest} to {longest} points; {times[0]} to {times[1]}"
+        f"as long as {shortest} to {longest} points; {duration_text(least)} to {duration_text(longest_of_all)}"
     )
+    return Cost.of(text, least, longest_of_all)
 
 
 def plane_bytes(plane: Plane) -> int:

@@ -21,7 +21,7 @@ from ..planes.plane_file import check_directions
 from ..record.checks import PointStatus
 from ..record.driver import Experiment, Stored, carry_out, forecast_text, open_record
 from ..record.identity import function_attribute
-from ..record.run import Run
+from ..record.run import Cost, Run
 from ..record.workers import Workers
 from ..sampling.sampling import SamplingSettings
 from .checkpoints import OriginData
@@ -134,7 +134,7 @@ class PointsExperiment(Experiment[LandscapeData]):
         self._seconds = max(origin.measured.seconds for origin in origins)
         return np.ones(len(self.places), bool)
 
-    def forecast(self, record: LandscapeData, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> str:
+    def forecast(self, record: LandscapeData, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> Cost:
         return forecast_text(f"{len(todo)} points", 0, len(todo), "point", self._seconds, pool.workers)
 
     def results(self, record: LandscapeData, todo: Bool[np.ndarray, " k"], pool: Pool, run: Run) -> Iterator[Result]:

@@ -26,7 +26,7 @@ from ..record.checks import PointStatus
 from ..record.driver import Experiment, Stored, forecast_text
 from ..record.hdf5 import FileKind
 from ..record.identity import identity_of
-from ..record.run import Run
+from ..record.run import Cost, Run
 from ..record.writer import FileFormat, note_file
 
 KEEP_SECONDS = 5.0  # how much of a fitting a kill may cost
@@ -174,7 +174,7 @@ class CurveExperiment(Experiment[FittedCurve]):
     def resume(self, record: FittedCurve, pool: Pool) -> Bool[np.ndarray, " steps"]:
         return np.asarray(record.statuses[0] == PointStatus.PENDING)
 
-    def forecast(self, record: FittedCurve, todo: Bool[np.ndarray, " steps"], pool: Pool, run: Run) -> str:
+    def forecast(self, record: FittedCurve, todo: Bool[np.ndarray, " steps"], pool: Pool, run: Run) -> Cost:
         begin = time.perf_counter()
         next(self._parts(record, pool, 0.0), None)
         left, seconds = int(todo.sum()), time.perf_counter() - begin

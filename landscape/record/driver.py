@@ -27,7 +27,7 @@ from ..errors import LandscapeNotFoundError
 from .checks import PointStatus
 from .hdf5 import KINDS
 from .identity import REMEDY, check_identity
-from .run import MeasurementReport, Run, duration_text
+from .run import Cost, MeasurementReport, Run, duration_text
 from .workers import Workers, continued_plan
 from .writer import FileFormat, FileWriter, clean_temporaries, lock_landscape
 
@@ -112,7 +112,7 @@ class Experiment(ABC, Generic[R]):
         """Makes what failed pending again, and returns which tasks this run measures, in the order of ``statuses``."""
 
     @abstractmethod
-    def forecast(self, record: R, todo: NDArray[np.bool_], pool: Pool, run: Run) -> str:
+    def forecast(self, record: R, todo: NDArray[np.bool_], pool: Pool, run: Run) -> Cost:
         """Returns in words what measuring would cost, after measuring something small; it changes nothing."""
 
     @abstractmethod
@@ -240,11 +240,11 @@ def carry_out(
                 continue
             experiment.like(experiments[0])
             cost = forecast(experiment, file, pool, part)
-            run.say(cost if file.path is None else f"{file.path.name}: {cost}", timed=False)
+            run.say_cost(cost, "" if file.path is None else file.path.name)
         return measured
 
 
-def forecast(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) -> str:
+def forecast(experiment: Experiment[R], stored: Stored[R], pool: Pool, run: Run) -> Cost:
     """Returns in words what ``measure`` would cost; measures something small, and writes nothing."""
     record = experiment.begin(stored, pool)
     record.path = stored.path
@@ -258,10 +258,12 @@ def cost_text(steps: int, step: str, seconds: float, workers: int, duration: str
     return f"{steps:,} {step}s x {duration_text(seconds)} on {counted}: {duration}"
 
 
-def forecast_text(tasks: str, known: int, steps: int, step: str, seconds: float, workers: int) -> str:
+def forecast_text(tasks: str, known: int, steps: int, step: str, seconds: float, workers: int) -> Cost:
     """Returns in words what ``tasks``, as "4 epochs", cost, of which ``known`` are measured."""
     text = f"{tasks}, {known} of them measured before" if known else tasks
-    return f"{text}: {cost_text(steps, step, seconds, workers)}" if steps else f"{text}; nothing is left to measure"
+    left = f": {cost_text(steps, step, seconds, workers)}" if steps else "; nothing is left to measure"
+    whole = steps * seconds / workers
+    return Cost.of(f"{text}{left}", whole, whole)
 
 
 def _all(record: Measured) -> NDArray[np.uint8]:

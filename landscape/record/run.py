@@ -26,6 +26,20 @@ _JOB_END = "SLURM_JOB_END_TIME"
 _LAST_SECONDS = 120.0  # of a job, in which points under way are finished and the file is written
 _DURATION_EXPECTED = 'a number of seconds above 0, or text such as "90s", "30min", "1.5h"'
 _kept: ContextVar[list[str] | None] = ContextVar("forecast", default=None)
+_costs: ContextVar[list[Cost] | None] = ContextVar("costs", default=None)
+
+
+class Cost(str):
+    """What measuring something would cost, in words; ``least`` and ``most`` are its seconds."""
+
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, text: str, least: float, most: float) -> Cost:
+        cost = cls(text)
+        cost.least, cost.most = least, most
+        return cost
 
 
 @dataclass
@@ -79,6 +93,12 @@ class Run:
         budget = of_job if options["budget"] is None else options["budget"]
         return cls(budget, time.perf_counter(), overwrite, options["progress"], rehearsal, of_job is not None)
 
+    def say_cost(self, cost: Cost, name: str = "") -> None:
+        """Prints in a dry run what measuring a file of that name would cost."""
+        self.say(f"{name}: {cost}" if name else cost, timed=False)
+        if (costs := _costs.get()) is not None:
+            costs.append(cost)
+
     def say(self, text: str, *, timed: bool = True) -> None:
         """Prints a line of a dry run at once: what it begins to do and after how long, or what it found."""
         if self.rehearsal:
@@ -90,15 +110,24 @@ class Run:
                 kept += line.splitlines()
 
 
-@contextlib.contextmanager
-def forecast_kept() -> Iterator[list[str]]:
+def forecast_kept() -> contextlib.AbstractContextManager[list[str]]:
     """Gives the lines that dry runs would print meanwhile."""
-    lines: list[str] = []
-    token = _kept.set(lines)
+    return _gathered(_kept)
+
+
+def costs_kept() -> contextlib.AbstractContextManager[list[Cost]]:
+    """Gives what dry runs forecast meanwhile, which they print as well."""
+    return _gathered(_costs)
+
+
+@contextlib.contextmanager
+def _gathered(variable: ContextVar[list[T] | None]) -> Iterator[list[T]]:
+    found: list[T] = []
+    token = variable.set(found)
     try:
-        yield lines
+        yield found
     finally:
-        _kept.reset(token)
+        variable.reset(token)
 
 
 @dataclass(frozen=True)

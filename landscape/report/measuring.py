@@ -30,12 +30,13 @@ from ..planes.axis_curvature import BOTTOM
 from ..record.checks import PointStatus
 from ..record.option_kinds import CompareOptions, GridOptions, MeasureOptions
 from ..record.options import checked, options_of
-from ..record.run import Run
+from ..record.run import Cost, Run, costs_kept, duration_text
 from ..record.workers import given_plan
 
 _CHECKPOINTS = 5  # at how many checkpoints the sharpness along the run is measured
 _FEWEST = 3  # checkpoints, through which a plane goes
 _PROBES = 20
+_PARTS = ("path", "around", "end", "along", "comparison")  # that a dry run forecasts
 _NO_SAMPLES = "the loss has no value for each sample"
 _NO_TIME = "the budget ended before it was measured"
 _RISE = 1e-3  # of the loss, to either side along the lowest eigenvector
@@ -88,6 +89,25 @@ class ReportMeasuring:
         """Returns what the budget allowed, None after a dry run; raises a LandscapeError where no plane is measured."""
         if recipes is not None:
             find_recipes(recipes)  # a mistake there shows before anything is measured
+        with costs_kept() as costs:
+            found = self._findings(recipes)
+        if not self.chosen["dry_run"]:
+            return found
+        self.clock.say(self.total(costs), timed=False)
+        return None
+
+    def total(self, costs: Sequence[Cost]) -> str:
+        """Returns in words what the parts of a dry run cost together."""
+        least, most, budget = sum(cost.least for cost in costs), sum(cost.most for cost in costs), self.clock.budget
+        text = f"about {duration_text(most)}" if most else "nothing is left to measure"
+        text += f" (adaptive sampling: from {duration_text(least)} upwards)" if least < most else ""
+        text += f"; the budget ends it after {duration_text(budget)}" if budget is not None and budget < most else ""
+        text += "".join(f"; without {name}: {why}" for name, why in self.missing.items() if name in _PARTS)
+        needs_line = "end" not in self.missing and (self.clock.overwrite or not self._bottom_place.exists())
+        line = " and three points along the lowest eigenvector" if needs_line else ""
+        return f"report in all: {text}; beside it the start of each part{line}"
+
+    def _findings(self, recipes: Mapping[str, Any] | None) -> Findings:
         path, around = self._planes()
         shapes = self.run.checkpoint(self.numbers[-1]).shapes
         trainable = self.run.metadata.network.get("trainable") or shapes
@@ -98,8 +118,6 @@ class ReportMeasuring:
         along = self._curvature("along", spread, top=1) if "end" not in self.missing else None
         bottom = None if curvature is None else self._bottom(curvature, path)
         comparison = None if recipes is None else self._comparison(recipes)
-        if self.chosen["dry_run"]:
-            return None
         return Findings(path, around, curvature, along, bottom, comparison, self.missing)
 
     def _finite(self, numbers: list[int]) -> list[int]:
@@ -203,7 +221,7 @@ class ReportMeasuring:
 
     def _bottom(self, curvature: Curvature, path: Landscape | None) -> Landscape | None:
         """Measures three points along the lowest eigenvector, near enough for the loss to be a parabola."""
-        place = self.folder / f"{self.stem}_bottom_{self.numbers[-1]}.h5"
+        place = self._bottom_place
         if self._is_late("bottom", place):
             return None
         loss, bends = abs(float(curvature.loss[0])), np.abs(curvature.eigenvalues[0, [0, -1]])
@@ -230,6 +248,10 @@ class ReportMeasuring:
             self.missing["bottom"] = _NO_TIME if left else "the loss is not finite along the lowest eigenvector"
             measured = None
         return None if measured is None else Landscape(measured[0], report=measured[1])
+
+    @property
+    def _bottom_place(self) -> AnyPath:
+        return self.folder / f"{self.stem}_bottom_{self.numbers[-1]}.h5"
 
     def _comparison(self, recipes: Mapping[str, Any]) -> Comparison | None:
         place = self.folder / f"{self.stem}_comparison.h5"

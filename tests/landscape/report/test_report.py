@@ -9,10 +9,13 @@ from command_line import command, invoke
 from planted_runs import Point, bowl, moves, spiral, train
 
 from collectors.errors import CheckpointError
+from collectors.run_directory.directory import RunDirectory
 from landscape import Landscape, SummaryLandscape
 from landscape.errors import LandscapeWriteError
-from landscape.record.run import Run
-from landscape.report.measuring import Findings
+from landscape.record.option_kinds import ReportOptions
+from landscape.record.options import with_defaults
+from landscape.record.run import Cost, Run
+from landscape.report.measuring import Findings, ReportMeasuring
 from landscape.report.report import report_html
 from workers.errors import CurvatureError
 
@@ -133,6 +136,26 @@ def test_a_dry_run_writes_nothing_and_forecasts_all_parts(run, tmp_path, capsys,
     for file in ("0-12_pca", "12_random", "end_12", "along_0-12", "comparison"):
         assert f"report_{file}.h5: " in said
     assert "products" in said
+    assert re.search(r"\nreport in all: about .* upwards\); beside it the start of each part and three points", said)
+
+
+@pytest.mark.parametrize(
+    ("budget", "costs", "missing", "expected"),
+    [
+        (None, [(1, 3), (2, 2)], {}, "about 5 s (adaptive sampling: from 3 s upwards)"),
+        (4, [(1, 3), (2, 2)], {}, "about 5 s (adaptive sampling: from 3 s upwards); the budget ends it after 4 s"),
+        (5, [(2, 2), (2, 2)], {"left_out": "epochs [3]"}, "about 4 s"),
+        (None, [(0, 0)], {"end": "no products"}, "nothing is left to measure; without end: no products"),
+    ],
+)
+def test_a_dry_run_says_the_total_of_its_parts(run, budget, costs, missing, expected):
+    options = with_defaults("report", ReportOptions, {"budget": budget, "dry_run": True})
+    measuring = ReportMeasuring(SummaryLandscape(run), RunDirectory(run), callback_fn, run, options, dict(missing))
+    text = measuring.total([Cost.of("", least, most) for least, most in costs])
+    line = "" if "end" in missing else " and three points along the lowest eigenvector"
+    assert text == f"report in all: {expected}; beside it the start of each part{line}"
+    (run / "report_bottom_12.h5").touch()
+    assert "three points" not in measuring.total([])
 
 
 @pytest.mark.slow
