@@ -221,7 +221,9 @@ def _scales(landscape: LandscapeData, metric: str) -> dict[str, Any]:
             found[kind] = _as_json(landscape_scale(landscape, metric, kind), values, metric)
     if found["log"] is not None:
         marks = path_values(landscape, metric)
-        found["log"]["marks_without_place"] = without_place(marks[np.isfinite(marks)])
+        marks = marks[np.isfinite(marks)]
+        found["log"]["marks_without_place"] = without_place(marks)
+        found["log"]["lowest_mark"] = min(marks[marks > 0].tolist(), default=None)
     return found
 
 

@@ -115,6 +115,9 @@ function scaleFor(cards, { scale, low, high }) {
   const share = found.every((item) => item.bounded) && found.some((item) => item.share);
   const decade = ends.low > 0 && ends.high > 10 * ends.low;
   if (found.length > 1 && scale === "auto" && kind === "linear" && decade && !share) kind = "log";
+  if (kind === "log" && ends.bottom <= 0) {  // of a path over a linear scale
+    ends.bottom = Math.min(ends.low, ...suggested("log").map(({ lowest_mark }) => lowest_mark ?? Infinity));
+  }
   const given = (value) => value !== null && !(kind === "log" && value <= 0);
   if (found.length === 1 && !given(low) && !given(high)) return new Scale(found[0]);
   if (given(low)) ends.low = ends.bottom = low;

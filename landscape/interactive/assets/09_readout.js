@@ -152,7 +152,7 @@ function fillWarning({ landscape, metric, scale, frame, map, warning: box }) {
   if (nonpositive || marks) {
     const which = low < 0 || marks === "0 and less" ? "0 or less" : "0";
     const who = { 0: "Some marked points are", 1: "1 value is" }[nonpositive] ?? `${nonpositive} values are`;
-    const end = shortText((landscape.isLine ? scale.tall : scale).low);
+    const end = shortText((landscape.isLine || !nonpositive ? scale.tall : scale).low);
     texts.push(`${who} ${which}, which has no place on a log scale: drawn at ${end}.`);
   }
   if (!landscape.isLine) {

@@ -24,7 +24,7 @@ def made(example, name):
     loss = {
         "smooth": 2 + bowl, "deep_origin": 1 + bowl, "steep": np.exp(6 * bowl) / 30, "negative": -5 + bowl,
         "both_signs": np.sinh(9 * (bowl - 0.6)), "holes": 0.01 + bowl, "outliers": 1 + bowl, "share": 0.4 + 0.2 * bowl,
-        "pending": 0.02 + 3 * bowl, "line": 2 + bowl, "steep_line": np.exp(6 * bowl) / 30,
+        "pending": 0.02 + 3 * bowl, "line": 2 + bowl, "steep_line": np.exp(6 * bowl) / 30, "path_below_zero": 2 + bowl,
     }[name]  # fmt: skip
     if name == "holes":
         loss[2:4, 3:6], loss[7, 7] = np.nan, np.inf
@@ -35,6 +35,8 @@ def made(example, name):
     data.metrics["loss"][...] = loss
     data.metrics["loss_stderr"][...] = 0.01
     data.checkpoints.projected["loss"][:] = np.linspace(4, 2.5, 6) if name != "negative" else -4
+    if name == "path_below_zero":
+        data.checkpoints.projected["loss"][:2] = -0.5, 0.01
     data.origin.metrics["loss"] = 1e-4 if name == "deep_origin" else float(np.nanmin(np.abs(loss)))
     return data
 
@@ -122,7 +124,7 @@ class TestInTheBrowser:
 
     @pytest.mark.parametrize(
         "names",
-        [("smooth", "steep", "share"), ("both_signs", "smooth", "negative"), LINES],
+        [("smooth", "steep", "share"), ("both_signs", "smooth", "negative"), ("path_below_zero", "steep"), LINES],
     )
     def test_one_scale_for_all_is_that_of_the_small_multiples(self, open_page, example, names):
         files = [made(example, name) for name in names]
@@ -148,6 +150,7 @@ class TestInTheBrowser:
         # The profiles, too, have one axis, alone as together.
         ranges.append(common.get("range"))
         assert ranges[0] is not None
+        assert np.isfinite(ranges[0]).all()
         assert all(each == ranges[0] for each in ranges)
 
     def test_shares_at_chance_level_are_shares_beside_others(self, open_page, example, metric):
