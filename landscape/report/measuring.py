@@ -99,8 +99,9 @@ class ReportMeasuring:
     def total(self, costs: Sequence[Cost]) -> str:
         """Returns in words what the parts of a dry run cost together."""
         least, most, budget = sum(cost.least for cost in costs), sum(cost.most for cost in costs), self.clock.budget
-        text = f"about {duration_text(most)}" if most else "nothing is left to measure"
-        text += f" (adaptive sampling: from {duration_text(least)} upwards)" if least < most else ""
+        fewest, all_points = duration_text(least), duration_text(most)
+        text = f"about {all_points}" if most else "nothing is left to measure"
+        text += f" (adaptive sampling: from {fewest} upwards)" if fewest != all_points else ""
         text += f"; the budget ends it after {duration_text(budget)}" if budget is not None and budget < most else ""
         text += "".join(f"; without {name}: {why}" for name, why in self.missing.items() if name in _PARTS)
         needs_line = "end" not in self.missing and (self.clock.overwrite or not self._bottom_place.exists())
