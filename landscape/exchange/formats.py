@@ -17,9 +17,9 @@ from ..drawing.texts import axis_label, full_title, metric_text, printable, unes
 from ..errors import LandscapeDamagedError, LandscapeExportError
 from ..grid.checkpoints import OriginData
 from ..grid.data import DirectionsData, LandscapeData
-from ..meshes import Space, choose_space
 from ..record.checks import PointStatus
 from ..record.hdf5 import reason
+from ..rendering.meshes import Space, choose_space
 
 Images = dict[Path, bytes]
 """The content of each file of an export."""

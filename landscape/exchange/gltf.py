@@ -20,7 +20,7 @@ from workers.users_code import warn_user
 from ..drawing.appearance import find_colormap
 from ..drawing.texts import metric_text
 from ..grid.data import LandscapeData
-from ..meshes import Space, ball_mesh, path_lines, path_marks, path_mesh, surface_mesh, vertex_normals
+from ..rendering.meshes import Space, ball_mesh, path_lines, path_marks, path_mesh, surface_mesh, vertex_normals
 from .formats import Images, facts_in_space, needing, raised
 
 _PROGRAM = "a glTF scene"

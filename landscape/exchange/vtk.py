@@ -15,7 +15,7 @@ from ..errors import LandscapeExportError
 from ..grid.checkpoints import CheckpointsData
 from ..grid.data import LandscapeData
 from ..grid.landscape_file import checkpoint_columns
-from ..meshes import PathLine, Space, path_lines
+from ..rendering.meshes import PathLine, Space, path_lines
 from .formats import Images, facts_in_space, needing, raised, warn_of_unknown_heights
 
 _PROGRAM = "a VTK surface"

@@ -24,7 +24,7 @@ from ..drawing.look import MARK_MINIMA, Look, check_dimensions, check_look
 from ..drawing.path import sized
 from ..drawing.sheet import shared_scale
 from ..grid.data import LandscapeData
-from ..meshes import choose_space, path_lines, path_marks
+from ..rendering.meshes import choose_space, path_lines, path_marks
 from ..rendering.scene import Scene
 from ..rendering.surface import INTERPOLATIONS
 from ..scales.landscape_scale import missing_kinds

@@ -17,7 +17,7 @@ from ..drawing.appearance import THEMES, readable
 from ..drawing.camera import FLOOR, Camera
 from ..drawing.path import EDGE
 from ..errors import LandscapeRenderingError
-from ..meshes import Mark, PathLine, Space, path_lines, path_marks, surface_mesh
+from .meshes import Mark, PathLine, Space, path_lines, path_marks, surface_mesh
 from .surface import TUBE, Surface, floor_height
 
 # Of the picture's height, in degrees: a long lens, which bends shapes little; and the share that stays free beside.

@@ -13,7 +13,7 @@ from collectors.shapes import Float64
 
 from ..drawing.camera import FLOOR
 from ..drawing.occlusion import Relief
-from ..meshes import PathLine, Space
+from .meshes import PathLine, Space
 
 INTERPOLATIONS = ("smooth", "linear")
 TUBE = 0.0125

@@ -14,8 +14,8 @@ from surfaces import landscape, surface
 from who_is_there import with_runs
 
 from landscape import Landscape
-from landscape.meshes import choose_space, surface_mesh, vertex_normals
 from landscape.record.checks import PointStatus
+from landscape.rendering.meshes import choose_space, surface_mesh, vertex_normals
 
 pytest.importorskip("trimesh")
 

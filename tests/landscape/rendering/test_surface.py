@@ -6,7 +6,7 @@ from figure_cases import build
 from matplotlib import colormaps
 
 from landscape.drawing.camera import Camera
-from landscape.meshes import choose_space
+from landscape.rendering.meshes import choose_space
 from landscape.rendering.scene import _VIEW_ANGLE, viewpoint
 from landscape.rendering.surface import Surface, between, sky_seen
 

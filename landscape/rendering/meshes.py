@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from collectors.shapes import Bool, Float64, Int64
 
-from .drawing.camera import feet_on_surface
-from .drawing.occlusion import Relief
-from .drawing.path import END, STAR, START, end_number, network_marks, origin_label, run_colors, run_label
-from .drawing.texts import printable, unescaped
-from .grid.data import LandscapeData
-from .scales.frame import Frame, choose_frame, span
-from .scales.landscape_scale import known, landscape_scale
-from .scales.scale import Scale
+from ..drawing.camera import feet_on_surface
+from ..drawing.occlusion import Relief
+from ..drawing.path import END, STAR, START, end_number, network_marks, origin_label, run_colors, run_label
+from ..drawing.texts import printable, unescaped
+from ..grid.data import LandscapeData
+from ..scales.frame import Frame, choose_frame, span
+from ..scales.landscape_scale import known, landscape_scale
+from ..scales.scale import Scale
 
 # The sides of a square plane are two units: as large as the cube that Blender starts with.
 _UNITS = 2.0

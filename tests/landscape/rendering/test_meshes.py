@@ -12,7 +12,8 @@ from who_is_there import with_runs
 from landscape.drawing.occlusion import Relief
 from landscape.drawing.path import PATH, RUN_COLORS, strong_color
 from landscape.grid.data import DirectionsData
-from landscape.meshes import (
+from landscape.record.checks import PointStatus
+from landscape.rendering.meshes import (
     ball_mesh,
     choose_space,
     path_lines,
@@ -21,7 +22,6 @@ from landscape.meshes import (
     surface_mesh,
     vertex_normals,
 )
-from landscape.record.checks import PointStatus
 from landscape.scales.landscape_scale import landscape_scale
 
 
