@@ -64,20 +64,28 @@ def callback_fn() -> tuple[Any, nn.Module, Any, dict[str, Any]]:
     return nn.CrossEntropyLoss(), digits_network(), digits()[0], {"accuracy": accuracy}
 
 
+def digits_model() -> Model:
+    network = digits_network()
+    return Model(
+        network, nn.CrossEntropyLoss(), torch.optim.Adam(network.parameters(), lr=3e-3), {"accuracy": accuracy}
+    )
+
+
+def digits_batches() -> DataLoader[tuple[torch.Tensor, ...]]:
+    shuffling = torch.Generator().manual_seed(SEED)
+    return DataLoader(TensorDataset(*digits()[0]), batch_size=64, shuffle=True, generator=shuffling)
+
+
 def train(run_directory: Path) -> float:
     """Trains the network with a SummaryCollector attached, and returns its accuracy, 0 to 1, on held-out samples."""
     torch.manual_seed(SEED)
     # A network this small gains nothing from more threads, and loses much when another program wants the cores.
     torch.set_num_threads(1)
-    network, (training, held_out) = digits_network(), digits()
-    optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
-    model = Model(network, nn.CrossEntropyLoss(), optimizer, {"accuracy": accuracy})
-    shuffling = torch.Generator().manual_seed(SEED)
-    batches = DataLoader(TensorDataset(*training), batch_size=64, shuffle=True, generator=shuffling)
+    model = digits_model()
     collected = {"unit": "epoch", "intervals": [range(EPOCHS + 1)], "num_samples": SAMPLES, "landscape_size": SIZE}
     collector = SummaryCollector(run_directory, collect_landscape=collected, existing="overwrite")
-    model.train(EPOCHS, batches, callbacks=[collector])
-    return float(model.eval(DataLoader(TensorDataset(*held_out), batch_size=HELD_OUT))["accuracy"])
+    model.train(EPOCHS, digits_batches(), callbacks=[collector])
+    return float(model.eval(DataLoader(TensorDataset(*digits()[1]), batch_size=HELD_OUT))["accuracy"])
 
 
 def run_demo(output: Path) -> list[Landscape]:
