@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import_module("landscape.shadowing").check_neighbours()
-import_module("workers.hardware")  # it knows in which process it was loaded
+import_module("workers.forked")  # it knows in which process it was loaded
 
 if TYPE_CHECKING:
     from collectors.errors import LandscapeError as LandscapeError

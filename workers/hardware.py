@@ -8,13 +8,10 @@ import itertools
 import os
 import re
 import shutil
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from collectors.files import system
-
-from .users_code import warn_user
 
 _WSL_LIBRARIES = "/usr/lib/wsl/lib"
 # The files with a group's limit and use, of both versions of control groups.
@@ -23,7 +20,6 @@ _OF_CONTROL_GROUPS = {
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes"),
 }
 _before_pinning: set[int] = set()
-_begun = os.getpid()  # of this process, or of the one without threads from which it was forked
 
 
 def usable_cores() -> tuple[int, ...]:
@@ -57,31 +53,6 @@ def unpin_thread() -> None:
     if system.LINUX and _before_pinning:
         with contextlib.suppress(OSError):  # some may have been taken away meanwhile
             os.sched_setaffinity(0, _before_pinning)
-
-
-def begin_anew() -> None:
-    """Says that nothing was computed in the process from which this one was forked."""
-    global _begun
-    _begun = os.getpid()
-
-
-def threads_of(wanted: int) -> int:
-    """Returns how many threads PyTorch may use: one in a forked process, which would wait for the others for ever."""
-    if wanted == 1 or os.getpid() == _begun:
-        return wanted
-    warn_user(
-        "this process was forked from one in which PyTorch may have computed, and its threads do not come along: it "
-        'measures with one thread. Start it with multiprocessing.get_context("spawn") for all.'
-    )
-    return 1
-
-
-def settle_threads() -> None:
-    """Lets PyTorch, if it is loaded, use as many threads as it may before the user's function is called."""
-    if (torch := sys.modules.get("torch")) is not None:
-        threads = torch.get_num_threads()
-        if (allowed := threads_of(threads)) != threads:
-            torch.set_num_threads(allowed)
 
 
 @contextlib.contextmanager

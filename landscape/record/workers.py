@@ -20,7 +20,8 @@ from workers.pools.open_pool import open_pool
 from workers.pools.ray_session import is_on_a_cluster
 from workers.users_code import warn_user
 
-from ..planes.passes import HERE, NodeProcesses, Passes
+from ..planes.node_processes import NodeProcesses
+from ..planes.passes import HERE, Passes
 from .identity import REMEDY
 from .options import OPTIONS
 from .run import Run

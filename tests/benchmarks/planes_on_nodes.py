@@ -26,7 +26,8 @@ from collectors.weights.safetensors_file import CheckpointFile
 from landscape.planes import Plane
 from landscape.planes.from_checkpoints import plane_of_runs
 from landscape.planes.networks import checkpoints_of_run
-from landscape.planes.passes import HERE, NodeProcesses, Passes, sha256_of
+from landscape.planes.node_processes import NodeProcesses
+from landscape.planes.passes import HERE, Passes, sha256_of
 
 
 def metered(function: Callable[..., Any], shared: Any, *part: Any) -> tuple[Any, str, float]:

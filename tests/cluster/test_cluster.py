@@ -36,9 +36,9 @@ import numpy as np
 from collectors.files import places
 from collectors.weights.aligned import NetworkState
 from landscape import SummaryLandscape
-from landscape.planes import passes
+from landscape.planes import node_processes, passes
 from landscape.record import workers as opening
-from landscape.planes.passes import NodeProcesses
+from landscape.planes.node_processes import NodeProcesses
 
 run, project = sys.argv[2:4]
 sys.path.insert(0, project)
@@ -48,7 +48,7 @@ read, by_driver = NetworkState.__call__, []
 NetworkState.__call__ = lambda self: by_driver.append(self) or read(self)
 
 # Whatever the size of checkpoints, nodes compute passes over them, of shards of two weights.
-opening._LARGE_BYTES, passes._FEWEST_ELEMENTS, passes._START_SECONDS = 0, 2, 600
+opening._LARGE_BYTES, passes._FEWEST_ELEMENTS, node_processes._START_SECONDS = 0, 2, 600
 each, on_nodes = NodeProcesses.each, []
 NodeProcesses.each = lambda self, function, shared, parts: (
     on_nodes.append((function.__name__, len(self), len(parts))) or each(self, function, shared, parts))

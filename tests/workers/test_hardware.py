@@ -84,17 +84,6 @@ def test_elsewhere_nothing_is_pinned(monkeypatch):
     assert os.sched_getaffinity(0) == before
 
 
-def test_only_forked_processes_have_one_thread(monkeypatch):
-    """tests/public_cases/test_processes.py forks one."""
-    assert hardware.threads_of(4) == 4
-    monkeypatch.setattr(hardware, "_begun", -1)
-    assert hardware.threads_of(1) == 1
-    with pytest.warns(UserWarning, match=r"was forked .* measures with one thread\. Start it with .*\"spawn\""):
-        assert hardware.threads_of(4) == 1
-    hardware.begin_anew()
-    assert hardware.threads_of(4) == 4
-
-
 def test_one_core_is_described(put):
     assert hardware.cpu_description() == []
     put("proc/cpuinfo", "model name: A\nMHz: 1\nflags: fma\n\nmodel name: B\nflags: fma\n")

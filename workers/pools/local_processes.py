@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, NoReturn
 from collectors.files import system
 
 from ..errors import PoolError, SampleMemoryError
-from ..hardware import begin_anew
+from ..forked import begin_anew
 from ..samples.store import SampleFile
 from .actors import python_path
 

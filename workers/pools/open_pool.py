@@ -11,7 +11,7 @@ from typing import Any
 from collectors.validation import check_device_ids, check_instance
 
 from ..evaluator import SampleMemory
-from ..hardware import settle_threads
+from ..forked import settle
 from ..measurement_options import AUTO, MeasurementOptions, memory_limit
 from ..measurement_plan import NOT_IN_A_REHEARSAL, MeasurementPlan, Workload, check_compile
 from ..pool import Pool
@@ -53,7 +53,7 @@ def open_pool(
         plan = replace(plan, compile=workload.compile, compiler=plan.compiler if workload.compile else "", reason="")
     if plan is not None and plan.compile and rehearsal:
         plan = replace(plan, compile=False, compiler="", reason=f"not compiled: {NOT_IN_A_REHEARSAL}")
-    settle_threads()
+    settle()
     memory = SampleMemory(limit=memory_limit(sample_memory))
     # GPUs or, without these, slots that share the CPU cores; None means all, or a Mac's GPU.
     asked = check_device_ids("device_ids", device_ids)

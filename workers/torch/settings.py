@@ -22,7 +22,7 @@ from collectors.networks.batches import call_network, mapping_like, tuple_like
 from collectors.networks.torch_network import transformers_without_fast_path
 from collectors.networks.weight_space import WeightSpace
 
-from ..hardware import threads_of
+from ..forked import threads_of
 from ..samples.batches import Batch
 from ..samples.random_state import random_state_kept
 

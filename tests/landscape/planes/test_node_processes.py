@@ -10,10 +10,10 @@ from waiting import PATIENCE
 from collectors.errors import CheckpointError
 from collectors.networks.weight_space import describe_arrays
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
-from landscape.planes import passes
+from landscape.planes import node_processes, passes
 from landscape.planes.from_checkpoints import plane_of_runs
 from landscape.planes.networks import checkpoints_of_run
-from landscape.planes.passes import NodeProcesses
+from landscape.planes.node_processes import NodeProcesses
 from workers.pools.ray_session import RaySession
 
 # Ray and its processes take a busy machine long to start.
@@ -55,7 +55,7 @@ def assert_same(plane, other):
 @pytest.fixture(autouse=True)
 def small_shards_and_patience(monkeypatch):
     monkeypatch.setattr(passes, "_FEWEST_ELEMENTS", 3)
-    monkeypatch.setattr(passes, "_START_SECONDS", 5 * PATIENCE)
+    monkeypatch.setattr(node_processes, "_START_SECONDS", 5 * PATIENCE)
 
 
 def test_a_plane_has_the_same_bits_whoever_computes_it(trajectory, monkeypatch):
@@ -76,9 +76,9 @@ def test_a_node_with_other_files_is_not_asked(trajectory, monkeypatch):
 
         def __reduce__(self):
             """On the node it is what it replaced."""
-            return getattr, (passes, "facts_of")
+            return getattr, (node_processes, "facts_of")
 
-    monkeypatch.setattr(passes, "facts_of", OtherFacts())
+    monkeypatch.setattr(node_processes, "facts_of", OtherFacts())
     with NodeProcesses(None, print, paths) as processes:
         assert not processes
         assert_same(plane_of(paths, space, processes), plane_of(paths, space, passes.HERE))
