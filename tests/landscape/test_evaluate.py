@@ -165,6 +165,10 @@ class TestOutput:
     def test_the_name_of_a_drawing(self, tmp_path, name):
         with pytest.raises(ValueError, match=r"path must be the file of what is measured, such as loss\.h5, but got"):
             measure().save(tmp_path / name)
+        called = []
+        with pytest.raises(ValueError, match=rf"output .*{name}"):
+            measure(lambda: called.append(1) or bowl(), output=tmp_path / name)
+        assert not called
         assert not list(tmp_path.iterdir())
 
 

@@ -154,6 +154,14 @@ class TestInNotebooks:
             assert np.unique(np.asarray(picture)).size > 20
 
 
+def test_what_is_not_finite_and_what_failed_are_counted_apart():
+    data = build_plane(rows=4, columns=5, points=2)
+    data.metrics["loss"][0, :3] = np.inf
+    data.metrics["loss"][1, :2] = np.nan
+    data.status[1, :2] = PointStatus.FAILED
+    assert ", 3 not finite, 2 failed" in repr(Landscape(data))
+
+
 def test_the_text_says_where_and_why_points_failed():
     data = build()
     data.errors = {f"grid/0,{column}": f"{HEADER}  line\nValueError: number {column}" for column in range(12)}
