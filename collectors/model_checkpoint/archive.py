@@ -20,10 +20,10 @@ from ..errors import CheckpointError
 from ..files.system import sync_directory
 from ..networks.readers import framework_of
 from ..networks.weight_space import State, canonical_name, extra_states_left_out, numpy_dtype, state_sha256
-from ..weights.safetensors_file import RESERVED_PREFIX, STORABLE_DTYPES, CheckpointFile, write_checkpoint
+from ..weights.safetensors_file import RESERVED_PREFIX, STATE_FORMAT, STORABLE_DTYPES, CheckpointFile, write_checkpoint
 from .encryption import decrypt, encrypt
 
-_FORMAT, _VERSION = "summary-landscape checkpoint", "1"
+_VERSION = "1"
 _SEALED = RESERVED_PREFIX + "encrypted"
 _PLAIN = (bool, int, float, str)
 
@@ -136,7 +136,7 @@ def write_archive(path: Path, archive: Archive, key: bytes | None, mode: str) ->
         sealed = encrypt(_to_bytes(archive), key, mode)
         # An encrypted checkpoint is a safetensors file, too, with one tensor of bytes.
         arrays, metadata = {_SEALED: np.frombuffer(sealed, np.uint8)}, {"encryption": mode}
-    metadata |= {"format": _FORMAT, "format_version": _VERSION}
+    metadata |= {"format": STATE_FORMAT, "format_version": _VERSION}
     metadata["sha256"] = _digest(arrays, metadata)
     write_checkpoint(path, arrays, metadata)
     sync_directory(path.parent)
@@ -153,7 +153,7 @@ def read_archive(path: Path, key: bytes | None, mode: str) -> Archive:
         raise ValueError(f"dec_key must be None, because {path} is not encrypted.")
     # One of our files with damaged metadata must not pass for a foreign file.
     named = not metadata.keys().isdisjoint(("sha256", "contents", "encryption"))
-    if metadata.get("format") != _FORMAT and not named and not any("sha256" in text for text in metadata.values()):
+    if metadata.get("format") != STATE_FORMAT and not named and not any("sha256" in text for text in metadata.values()):
         weights = {canonical_name(name): array for name, array in arrays.items()}
         return Archive(weights, '{"info": {"dict": []}, "training": null}')
     if metadata.get("format_version") != _VERSION:

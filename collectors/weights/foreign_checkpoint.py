@@ -21,7 +21,7 @@ from ..files.remote_path import RemotePath
 from . import tensorflow_file, torch_archive
 from .jax_file import MSGPACK, NPZ, ORBAX, find_orbax, read_msgpack, read_npz, read_orbax
 from .keras_file import is_keras_file, read_keras_file
-from .safetensors_file import RESERVED_PREFIX, CheckpointFile, MemoryState, StateReader
+from .safetensors_file import RESERVED_PREFIX, STATE_FORMAT, CheckpointFile, MemoryState, StateReader
 from .sharded_folder import METADATA, ShardedFolder, find_sharded_folder, find_zero_folder, read_zero_folder
 from .tensor_pickle import DividedTensor
 from .wrapped_names import check_not_adapters_alone, plain_names
@@ -253,7 +253,7 @@ def _counters(content: object) -> dict[str, int]:
 
 def _of_model_checkpoint(content: object) -> dict[str, Any]:
     """Returns the counters that a file of ``ModelCheckpoint`` has with its training's state or its information."""
-    if isinstance(content, Mapping) and content.get("format") == "summary-landscape checkpoint":
+    if isinstance(content, Mapping) and content.get("format") == STATE_FORMAT:
         # Whatever is no such description has no counters.
         with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
             parts = json.loads(content["contents"])

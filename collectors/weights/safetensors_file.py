@@ -25,6 +25,8 @@ from ..networks.weight_space import State, numpy_dtype, state_sha256
 
 RESERVED_PREFIX = "checkpoint/"
 """The prefix of names that the checkpoint of a whole training keeps for itself."""
+STATE_FORMAT = "summary-landscape checkpoint"
+"""The format that such a checkpoint names in its metadata."""
 _HEADER_LIMIT = 100 * 1024 * 1024
 # NumPy's limits; a file that asks for more is damaged or hostile.
 _MOST_AXES, _LARGEST = 32, 2**48
